@@ -35,6 +35,7 @@ from agents.settings.kinds import (
 )
 from elf.errors import ConfigError
 from elf.fields import Labels
+from elf.planning.budgets import Budget, Budgets
 from elf.schema import COLUMN_TYPES, ZONED
 from elf.transport.base import Limits
 from overlay.config import OverlayConfig
@@ -562,6 +563,48 @@ class QuotasConfig:
 
 
 @dataclass(frozen=True)
+class BudgetConfig:
+    """What one holder of a budget may take of this agent."""
+
+    cpu_share: float = setting(0.0, number(0), "Of one core, over ten seconds; 0: no bound.")
+    up_bytes_per_sec: int = setting(
+        0, whole(0), "Partial aggregates that it sends up its trees, over ten seconds; 0: no bound."
+    )
+
+    def budget(self) -> Budget:
+        return Budget(self.cpu_share, self.up_bytes_per_sec)
+
+
+@dataclass(frozen=True)
+class BudgetsConfig:
+    """What the owner of this machine lends. Who is over it has rows left out, and windows say so."""
+
+    up_bytes_per_sec: int = setting(
+        0, whole(0), "What the agent may send in all, before it holds its inputs back; 0: no bound."
+    )
+    lag_secs: float = setting(
+        60.0,
+        number(0),
+        "Inputs that are held back (cpu_max_share, up_bytes_per_sec) for so long, and do not catch up, are "
+        "sampled; 0: never.",
+    )
+    job: BudgetConfig = section(BudgetConfig, "Of each job.")
+    creator: BudgetConfig = section(BudgetConfig, "Of all jobs of each creator.")
+    jobs: Mapping[str, BudgetConfig] = named(BudgetConfig, "Of some jobs, in the place of that.", "top_pages")
+    creators: Mapping[str, BudgetConfig] = named(BudgetConfig, "Of some creators.", "ada")
+
+    def budgets(self) -> Budgets:
+        """The same, as ``elf.planning`` takes it."""
+        return Budgets(
+            self.job.budget(),
+            self.creator.budget(),
+            {name: one.budget() for name, one in self.jobs.items()},
+            {name: one.budget() for name, one in self.creators.items()},
+            round(self.lag_secs * 1000),
+        )
+
+
+@dataclass(frozen=True)
 class TransportConfig:
     """What messages may take up."""
 
@@ -636,6 +679,11 @@ class Config:
     geoip: GeoipConfig = section(GeoipConfig, "Where addresses are (geo_country, geo_city and the like).")
     quotas: QuotasConfig = section(
         QuotasConfig, "How much one creator may have in the fleet, and ask of this agent."
+    )
+    budgets: BudgetsConfig = section(
+        BudgetsConfig,
+        "What jobs and their creators may take of this agent. Who takes more has rows left out, evenly: "
+        "others stand for them, and each window says so.",
     )
     transport: TransportConfig = section(
         TransportConfig,

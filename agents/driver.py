@@ -30,7 +30,7 @@ from agents.ports import Ports, Receiver
 from agents.readiness import Probe, Readiness
 from agents.realtime import LoopClock, Threads, TransportLinks
 from agents.reports import LogReports, stats_of
-from agents.tasks.cpushare import CpuShare
+from agents.tasks.allowance import Allowance
 from agents.tasks.feeding import Feeding
 from agents.tasks.housekeeping import Housekeeping
 from agents.tasks.running import Running
@@ -91,7 +91,7 @@ class Driver:
         cluster: str,
         metrics: Metrics | None = None,
         memory_max_bytes: int | None = None,
-        cpu_share: CpuShare | None = None,
+        allowances: Mapping[str, Allowance] = {},
         functions: Settings | None = None,
         sandboxes: Sandboxes | None = None,
         finals: FunctionsAt | None = None,
@@ -140,7 +140,7 @@ class Driver:
             when_done=self._threads.when_done,
             tell=self._event,
             memory_max_bytes=memory_max_bytes,
-            cpu_share=cpu_share,
+            allowances=allowances,
             running=self._running,
             receivers=receivers,
             housekeeping=housekeeping,

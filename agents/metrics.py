@@ -164,7 +164,13 @@ class Metrics:
             "messages_disbelieved", "Messages of agents that may not say so.", "kind"
         )
         self._held_back = self._counter(
-            "held_back_seconds", "Time for which inputs waited for cpu_max_share.", "stream"
+            "held_back_seconds", "Time for which inputs waited for what the agent may take.", "stream"
+        )
+        self._sampled = self._counter(
+            "rows_sampled", "Rows that were left out over a budget: others stand for them.", "stream"
+        )
+        self._budgets_over = self._gauge(
+            "budgets_over", "Jobs, creators and the agent itself that have rows left out over a budget."
         )
         self._over_quota = self._counter("over_quota", "Requests refused for a creator's quota.", "reason")
         self._windows = self._counter("windows_committed", "Windows that this node committed as a master.")
@@ -388,6 +394,14 @@ class Metrics:
     def held_back(self, stream: str, secs: float) -> None:
         """An input waits for so long, as the agent has taken its share of CPU."""
         self._held_back.add(secs, stream)
+
+    def sampled(self, stream: str, rows: int) -> None:
+        """Rows of a flow were left out over a budget."""
+        self._sampled.add(rows, self._stream(stream))
+
+    def budgets_over(self, count: int) -> None:
+        """So many have rows left out over their budgets."""
+        self._budgets_over.set(count)
 
     def over_quota(self, what: str) -> None:
         """A client was refused what is over a quota."""

@@ -61,7 +61,7 @@ from agents.status import Aside, Status
 from agents.strangers import Strangers
 from agents.streams import ms_of, since_us, task_of
 from agents.systemd import Systemd
-from agents.tasks.cpushare import CpuShare
+from agents.tasks.allowance import Allowance
 from agents.tasks.housekeeping import housekeeping_of
 from agents.tasks.memory import LIMIT
 from agents.tasks.streams import FunctionsAt
@@ -418,7 +418,12 @@ def _driver(
         cluster=config.cluster.name,
         metrics=metrics,
         memory_max_bytes=config.memory_max_bytes,
-        cpu_share=CpuShare(config.cpu_max_share),
+        allowances={
+            "cpu_max_share": Allowance(config.cpu_max_share),
+            "budgets.up_bytes_per_sec": Allowance(
+                config.budgets.up_bytes_per_sec, spent=lambda: transport.counters.sent_bytes
+            ),
+        },
         functions=settings,
         sandboxes=sandboxes,
         finals=functions,
@@ -515,6 +520,7 @@ def _node(config: Config, keyring: Keyring, me: Identity, restored: Restored, st
         pace=Pace() if config.cluster.balance else None,
         open=keyring.mode == "open",
         quotas=Quotas(**asdict(config.quotas)),
+        budgets=config.budgets.budgets(),
     )
     peer, rng = ring.Peer(me.address, me.incarnation), random.Random()
     detect: Detect = config.cluster.detect  # type: ignore[assignment]  # one of its words

@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import AsyncIterator, Sequence
 from datetime import UTC, datetime
+from typing import Final
 
 import msgspec
 
@@ -19,6 +20,9 @@ from elf.errors import ElfError, UserError
 from elf.job.tables import is_table
 from elf.page.events import KEPT_BYTES_MAX, Once
 from elf.wire.clients import ONE_SHOT_PREFIX, Execute, Published, Reply, WindowResult
+
+BUDGETS_SHOWN: Final = 10
+"""Of those whose budgets are used up: the first."""
 
 
 class Status:
@@ -36,11 +40,19 @@ class Status:
         return self._driver.readiness.reason
 
     def warnings(self) -> Sequence[str]:
-        return [
-            f"stream {stream}: {rolls} rolls wait for an archive that cannot be written to: {why}"
-            for stream, (rolls, why) in self._driver.archive_problems().items()
-            if why
-        ] + self._driver.archive_warnings()
+        return (
+            [
+                f"stream {stream}: {rolls} rolls wait for an archive that cannot be written to: {why}"
+                for stream, (rolls, why) in self._driver.archive_problems().items()
+                if why
+            ]
+            + self._driver.archive_warnings()
+            + [
+                f"rows are left out, others stand for them: {one.said}"
+                for one in self._driver.node.lending.keeper.told()[:BUDGETS_SHOWN]
+                if one.weight > 1
+            ]
+        )
 
     def gaps(self) -> Sequence[Fact]:
         return self._driver.gaps()
@@ -70,6 +82,7 @@ class Status:
             metrics.rolls_waiting(stream, rolls)
         for kind, count in self._driver.losses().items():
             metrics.lost(kind, count)
+        metrics.budgets_over(node.lending.keeper.over_budget())
         metrics.outputs_waiting(sum(one.waiting for one in outputs_of(node)))
         from agents.exposition import exposition  # its library is 3 MB, and many agents are never asked
 

@@ -214,6 +214,7 @@ def _status(
         "rows_in": rows,
         "archived": rows,
         "gaps": [],
+        "budgets": [],
         "skipped": False,
         "version": version,
         "function_failed": False,

@@ -14,6 +14,9 @@ serves the fewest of the windows that come. It accounts for every row if any way
 does not the earlier windows are explained. What nobody counted is *unexplained*, and so is a window that
 differs though no row is left out.
 
+Rows that were left out over a budget are among ``rows_in``, and others stand for them: such a window is
+explained where its counts are as near as its weight says (``elf.client.coverage.margin``).
+
 What the archive lacks (``Hole``) explains a window of that time. An approximate row is explained by the bound
 that it states. Rows that the counters account for cannot take more from a count than there are of them, and
 never add to one: where the query's counts can be told, that is checked too.
@@ -29,6 +32,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from elf.client.coverage import margin, weight_of
 from elf.client.values import for_terminal
 from elf.fields import replace
 from elf.ql.plan import Plan
@@ -335,6 +339,7 @@ def _reasons(
     if not shape.countable:
         return _uncounted(verdict, statuses, census, shape, lacking)
     found = [_drawn(name, rows, verdict.status) for name, rows in account.drawn.items()]
+    sampled = weight_of(verdict.status) > 1
     if lacking and account.over < 0:
         return [
             Reason("archive", f"the archive lacks {_rows(-account.over)}: {_listed(lacking)}", account.over)
@@ -342,6 +347,9 @@ def _reasons(
     if account.over:
         return [*found, Reason(UNEXPLAINED, _surplus(account, census), account.over)]
     left_out = sum(account.drawn.values())
+    if sampled:
+        why = _beyond_margin(verdict, shape.counts, left_out)
+        return [*found, Reason(UNEXPLAINED, why) if why else _sampled(verdict.status)]
     if left_out:
         why = _beyond(verdict, shape.counts, left_out)
         return [*found, Reason(UNEXPLAINED, why)] if why else found
@@ -382,6 +390,24 @@ def _beyond(verdict: Verdict, counts: Sequence[str], left_out: int) -> str:
     return ""
 
 
+def _sampled(status: Mapping[str, object]) -> Reason:
+    rows = _count(status, "sampled")
+    return Reason("sampled", f"{_rows(rows)} of {_count(status, 'rows_in'):,} left out over a budget", rows)
+
+
+def _beyond_margin(verdict: Verdict, counts: Sequence[str], left_out: int) -> str:
+    """Which count is further off than an estimate can be: twice the margin of 99 in 100, which nothing honest
+    is beyond; empty: none."""
+    for name in counts:
+        place = verdict.columns.index(name)
+        for one in verdict.differences:
+            live, offline = _number(one.live, place), _number(one.offline, place)
+            may_be = 2 * margin(verdict.status, max(live, offline)) + left_out
+            if abs(live - offline) > may_be:
+                return f"{name} is {live:,g}, not within {may_be:,.0f} of {offline:,g}"
+    return ""
+
+
 def _uncounted(
     verdict: Verdict,
     statuses: Mapping[Bounds, Mapping[str, object]],
@@ -393,6 +419,10 @@ def _uncounted(
     bounds = (verdict.start_us, verdict.end_us)
     if lacking:
         return [Reason("archive", f"the archive lacks rows: {_listed(lacking)}")]
+    since_us = bounds[0] - (bounds[1] - bounds[0])
+    for at, status in [(bounds, verdict.status), *statuses.items()]:
+        if weight_of(status) > 1 and at[0] <= bounds[1] and since_us <= at[1]:
+            return [_sampled(status)]
     away = _missing(verdict.status)
     if away:
         return [Reason("not covered", f"{_listed(away)} missing here")]

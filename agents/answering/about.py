@@ -131,6 +131,7 @@ def describe(
     told |= {"regions": text} if (text := _regions(roots)) else {}
     told |= {"unusable": text} if (text := _unusable(roots)) else {}
     told |= {"uncast": text} if (text := _uncast(facts)) else {}
+    told |= {"estimates": text} if (text := _estimates(facts)) else {}
     told |= {"waits": facts.waiting} if facts.waiting else {}
     return told | ({"failure": facts.failure} if facts.failure else {})
 
@@ -243,6 +244,17 @@ def _uncast(facts: JobStatus) -> str:
         "this version was made; ALTER JOB … AS the same query takes those that they have now"
         if count
         else ""
+    )
+
+
+def _estimates(facts: JobStatus) -> str:
+    """What its last window says of rows that were left out, or read late, over budgets."""
+    last = decode(facts.windows[-1].status).to_pylist()[-1:] if facts.windows else []
+    told = [one for status in last for one in status.get("budgets") or ()]
+    whose = ", ".join(f"{one['budget']} on {one['agent']} (one row in {one['weight']})" for one in told)
+    counts = [(status.get("sampled") or 0, status["rows_in"]) for status in last]
+    return "".join(
+        f"{out:,} of {rows:,} rows of the last window left out over {whose}" for out, rows in counts if out
     )
 
 

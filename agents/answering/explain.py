@@ -157,6 +157,11 @@ class Explanations:
             "silent": sorted(self._fleet.named(address) for address in found.keys() - answered.keys()),
             "flows": [{"flow": flow.uid, "levels": levels_of(flow, answered)} for flow in spec.flows],
             "master": _master(spec.uid, answered.values()),
+            "budgets": [
+                {"agent": facts.agent, **{name: getattr(one, name) for name in one.__struct_fields__}}
+                for facts in answered.values()
+                for one in facts.budgets
+            ],
         }
 
 

@@ -9,6 +9,8 @@ from typing import Any, Final
 from agents.answering.about import moment_of
 
 INDENT: Final = "  "
+BUDGETS_MAX: Final = 10
+"""Budgets that are told of, of however many agents."""
 _COLUMNS: Final[tuple[tuple[str, str], ...]] = (
     ("rows", "rows"),
     ("groups", "groups"),
@@ -182,11 +184,19 @@ def _live(live: Mapping[str, Any], flows: Sequence[Mapping[str, Any]]) -> list[s
             left_out = sum(level["left_out"] for level in flow["levels"])
             unsure = f"; the root asked for all of them {root['unsure']:,} times" if root["unsure"] else ""
             lines += [f"{2 * INDENT}agents left {left_out:,} keys out{unsure}"] if left_out else []
+    lines += _budgets(live["budgets"])
     master = live["master"]
     if master is None:
         return [*lines, f"{INDENT}the master does not answer"]
     made = f"{master['commits']:,} commits of windows, {master['rows']:,} rows"
     return [*lines, f"{INDENT}master: {made}, {_number(master['final_us'], '_us')} s of CPU"]
+
+
+def _budgets(told: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Agents where the job, or its creator, is furthest over a budget."""
+    most = sorted(told, key=lambda one: (-one["weight"], one["agent"]))
+    rest = [f"{INDENT}and {len(most) - BUDGETS_MAX:,} more budgets"] if len(most) > BUDGETS_MAX else []
+    return [*(f"{INDENT}{one['agent']}: {one['said']}" for one in most[:BUDGETS_MAX]), *rest]
 
 
 def _number(value: int, name: str) -> str:

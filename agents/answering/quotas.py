@@ -22,11 +22,12 @@ from elf.job.catalog.log import CatalogLog
 from elf.job.own import OwnSpec
 from elf.job.program.spec import ProgramSpec
 from elf.job.spec import JobSpec
+from elf.planning.budgets import BudgetKeeper
 from elf.ql.plan import Plan
 from elf.ql.user_functions import functions_of
 from elf.wire.clients import ONE_SHOT_PREFIX
 
-What = Literal["jobs", "selects", "bytes", "statements", "cpu_share"]
+What = Literal["jobs", "selects", "bytes", "statements", "cpu_share", "budget"]
 
 BURST_SECS: Final = 10
 """So many seconds' statements may come at once."""
@@ -62,9 +63,11 @@ class OverQuota(UserError):
 class Creators:
     """What they have and ask for, at one agent. All but ``statement`` raise ``OverQuota``."""
 
-    def __init__(self, log: CatalogLog, quotas: Quotas) -> None:
+    def __init__(self, log: CatalogLog, quotas: Quotas, keeper: BudgetKeeper) -> None:
+        """``keeper``: knows who is over the budgets of this agent."""
         self._log = log
         self._quotas = quotas
+        self._keeper = keeper
         self._asked: OrderedDict[str, tuple[int, float]] = OrderedDict()
         """When one asked last (ms), and how many statements were left then."""
         self._spent: dict[str, int] = {}
@@ -96,6 +99,8 @@ class Creators:
         return {creator: us / MINUTE_MS / 1_000 for creator, us in sorted(taken.items())}
 
     def _within_share(self, creator: str) -> None:
+        if (told := self._keeper.over(creator)) is not None:
+            raise OverQuota("budget", f"{told.said} (budgets of {told.holder}); drop or pause a job first")
         most = self._quotas.cpu_share
         if most and (share := self.shares().get(creator, 0.0)) > most:
             raise OverQuota(

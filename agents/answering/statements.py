@@ -52,6 +52,7 @@ from elf.job.program.spec import ProgramSpec
 from elf.job.promised import promise_told
 from elf.job.rollup.broadcasts import CHARS_MAX
 from elf.job.spec import JobSpec, app_id
+from elf.planning.budgets import BudgetKeeper, Budgets
 from elf.ql.definition import Definition
 from elf.ql.plan import Plan
 from elf.security.authored import Authorship
@@ -94,8 +95,10 @@ class Statements:
         keys: KeyRequests,
         holds: Callable[[str], bool],
         quotas: Quotas = Quotas(),  # noqa: B008 (it is a value)
+        budgets: BudgetKeeper | None = None,
     ) -> None:
         """``holds``: whether this agent is a member of the group of a job, by its uid."""
+        self.budgets = budgets or BudgetKeeper(Budgets())
         self._keys = keys
         self._me = me
         self._copies = copies
@@ -104,7 +107,7 @@ class Statements:
         self._job_groups = job_groups
         self.masters = Masters(log, fleet)
         self.planning = Planning(log, fleet, self.masters)
-        self.creators = Creators(log, quotas)
+        self.creators = Creators(log, quotas, self.budgets)
         self._changes = Changes(log, self.masters, self.planning, self.creators)
         self.scaling = Scaling(log, fleet, self.masters, self.planning, self.creators, self._changes)
         self._submissions = Submissions(log, fleet, self.planning, self.creators)
@@ -505,6 +508,7 @@ class Statements:
             "master_of": sorted(m.spec.name for m in self._job_groups.jobs()),
             "copies": self._copies(),
             "cpu_shares": {who: round(share, 3) for who, share in self.creators.shares().items() if share},
+            "budgets": [one.shown() for one in self.budgets.told()],
             "unusable": self._job_groups.roots.told_unusable(),
             "fleet_key": self._keys.newest(),
         }

@@ -16,7 +16,7 @@ from elf.job.commits import PaneCommitName
 from elf.job.contributions import numbers
 from elf.job.counters import COUNTER_COLUMNS, UNREDUCED
 from elf.job.effects import CommitWindows, Coverage, Named
-from elf.job.gaps import GAP_TYPE, Gap, gaps_of
+from elf.job.gaps import BUDGET_TYPE, GAP_TYPE, Gap, budgets_shown, gaps_of
 from elf.job.openparts import in_part
 from elf.job.spec import END_OF_TIME, START_OF_TIME
 from elf.windows import Landmark, Session, Spans
@@ -34,6 +34,7 @@ STATUS_SCHEMA: Final = pa.schema(
         ("covered", pa.list_(pa.string())),
         *((name, pa.int64()) for name in COUNTER_COLUMNS),
         ("gaps", pa.list_(GAP_TYPE)),
+        ("budgets", pa.list_(BUDGET_TYPE)),
         ("skipped", pa.bool_()),
         ("version", pa.int64()),
         ("function_failed", pa.bool_()),
@@ -101,6 +102,7 @@ def _status_row(
     last = END_OF_TIME if end is None else -(-(end + after) // pane_us)
     parts = [part for part in effect.coverage if part.start < last and first < part.end]
     expected, missing = _covered(effect, parts)
+    marked = sorted(_within(gaps, first, last))
     return {
         "window_start": start,
         "window_end": end,
@@ -110,7 +112,8 @@ def _status_row(
         "missing": list(missing.values()),
         "covered": list(_in_part(effect, parts).values()),
         **{name: counts.get(name, 0) for name in COUNTER_COLUMNS},
-        "gaps": [gap.shown() for gap in sorted(_within(gaps, first, last))],
+        "gaps": [gap.shown() for gap in marked if not gap.weight],
+        "budgets": budgets_shown(marked),
         "skipped": any(part.lost for part in parts),
         "version": effect.spec.version,
         "function_failed": counts.get(UNREDUCED.name, 0) > 0,

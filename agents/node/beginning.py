@@ -20,6 +20,7 @@ from elf.job.program.keeping import Checkpoint
 from elf.job.replicas import ReplicaName
 from elf.job.rollup.decide import RootSettings
 from elf.job.rollup.flowroots import StoredPanes
+from elf.planning.budgets import Budgets
 from elf.planning.pacing import Pace
 from overlay import raft
 
@@ -104,6 +105,7 @@ class NodeSettings:
     open: bool = False
     """Whether anybody may say anything to it, which whoever asks for the members is told."""
     quotas: Quotas = field(default_factory=Quotas)
+    budgets: Budgets = field(default_factory=Budgets)
 
 
 def overlay_config(

@@ -26,6 +26,7 @@ from agents.node.catalog import Catalog
 from agents.node.groups import GroupDesk, Machines, Persisted
 from agents.node.hosting import Hosting
 from agents.node.leaving import Leaving
+from agents.node.lending import Lending
 from agents.node.requests import Requests
 from agents.node.staffing import Staffing
 from agents.node.witness import Waits, Witness
@@ -46,7 +47,7 @@ from elf.job.effects import (
     Skipped,
     Stop,
 )
-from elf.job.events import Arrived, Consulted, Event, FunctionsTried, Offloaded, Worked
+from elf.job.events import Arrived, Consulted, Event, FunctionsTried, HeldBack, Offloaded, Worked
 from elf.job.group.commits import Commits, Wanted
 from elf.job.group.groups import JobGroups
 from elf.job.group.port import (
@@ -170,6 +171,7 @@ class Node:
         # the worker
         self._working = Working(context, self.catalog, self.router, settings, restored)
         self.sender = self._working.sender
+        self.lending = Lending(context, self.sender, settings.budgets)
         self.replicas = self._working.replicas
         self.broadcasts = self._working.broadcasts
         self.clocks = self._working.clocks
@@ -185,6 +187,7 @@ class Node:
             self._leaving,
             self.hosting,
             self.balancing.said,
+            self.lending,
         )
         self.fleet = Fleet(me, log, overlay, self.membership, is_open=settings.open)
         self.clients = Clients(
@@ -198,6 +201,7 @@ class Node:
                 KeyRequests(log, self.membership, keys),
                 self.hosting.holds,
                 settings.quotas,
+                self.lending.keeper,
             ),
         )
         self.witness = Witness(log, self.membership)
@@ -291,6 +295,9 @@ class Node:
                 return [*self.router.handle(event, now_ms), *self.requests.remind(now_ms)]
             case _ if isinstance(event, Done):
                 return list(self.router.handle(event, now_ms))
+            case HeldBack():
+                self.lending.keeper.waited(event.lag_ms, now_ms)
+                return []
             case Offloaded():
                 return list(self.clients.offloaded(event, now_ms))
             case Consulted():
@@ -343,6 +350,7 @@ class Node:
             self.witness.look(self.ready)
             found.extend(self._balance(now_ms))
             self.clients.statements.creators.look(lambda: self.sender.spent() | self.programs.spent(), now_ms)
+            found.extend(self.lending.look(self._working.installed, self.programs.spent(), now_ms))
             found.extend(self.witness.remember(self.catalog.neighbours(), now_ms))
             found.extend(self._working.look())
         return self.settle(found, now_ms)

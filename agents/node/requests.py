@@ -17,6 +17,7 @@ from agents.node.beginning import Context
 from agents.node.catalog import Catalog
 from agents.node.hosting import Hosting
 from agents.node.leaving import Leaving
+from agents.node.lending import Lending
 from agents.node.working import Working
 from elf.job.effects import Consult, Examine, LookUp, Send
 from elf.job.group.groups import JobGroups, absent, refusal
@@ -68,9 +69,11 @@ class Requests:
         leaving: Leaving,
         hosting: Hosting,
         loads: Callable[[int], Mapping[str, AgentLoad]],
+        lending: Lending,
     ) -> None:
         """``loads``: what agents have said of late that they do, now."""
         self._loads = loads
+        self._lending = lending
         self._me = context.me
         self._streams = context.streams
         self._log = context.log
@@ -133,7 +136,8 @@ class Requests:
             counts = (*self._working.sender.counts(uid), self._job_groups.roots.counts(uid))
             found.append(flow_work(uid, parent or "", counts))
         flows = tuple(one for one in found if one is not None)
-        facts = WorkStatus(self._me.name, flows, self._job_groups.work(request.jobs))
+        budgets = self._lending.of(request.jobs)
+        facts = WorkStatus(self._me.name, flows, self._job_groups.work(request.jobs), budgets)
         return Send(request.origin, Answer(id=request.id, body=msgspec.msgpack.encode(facts)))
 
     def remind(self, now_ms: int) -> list[Step]:

@@ -10,7 +10,7 @@ snapshots at neighbours and theirs here, what clocks show, and broadcasts.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from agents.node.beginning import Context, NodeSettings, Restored
 from agents.node.catalog import Catalog, Step
@@ -113,6 +113,11 @@ class Working:
         self._unfit: dict[str, str] = {}
         """Flows whose functions have failed here, and why."""
         self.unknown_flow = 0
+
+    @property
+    def installed(self) -> Mapping[str, str]:
+        """The streams of the flows that stream tasks here compute."""
+        return self._installed
 
     def start(self, restored: Restored, now_ms: int) -> list[WorkStep]:
         """Go on with the flows of an earlier life."""

@@ -113,8 +113,8 @@ def _section(cls: type, prefix: str, indent: str, comment: str) -> Iterator[str]
         yield from _wrapped(member.metadata["about"], f"{comment}{indent}# ")
         yield f"{comment}{indent}{member.name}:"
         if "named" in member.metadata:
-            yield f"  # {member.metadata['example']}:"
-            yield from _section(below, f"{path}.<name>.", "  ", "  # ")
+            yield f"{comment}{indent}  # {member.metadata['example']}:"
+            yield from _section(below, f"{path}.<name>.", "  ", f"{comment}{indent}  # ")
         else:
             yield from _section(below, f"{path}.", f"{indent}  ", comment)
 

@@ -119,13 +119,19 @@ def overlay_variables(root: Branch, cls: type, env: Mapping[str, str]) -> list[s
     return notes
 
 
-def _named_variable(root: Branch, cls: type, name: str) -> tuple[str, Setting] | None:
-    """The key of ``ELF_STREAMS_<NAME>_<KEY>``; the name is one of the file's if it fits, else lower case."""
+def _named_variable(root: Branch, cls: type, name: str, above: str = "") -> tuple[str, Setting] | None:
+    """The key of ``ELF_STREAMS_<NAME>_<KEY>``; the name is one of the file's if it fits, else lower case.
+    ``above``: the path of the section, with a point at its end."""
     for member in members_of(cls):
-        start = f"{variable(member.name)}_"
-        if "named" not in member.metadata or not name.startswith(start):
+        start = f"{variable(above + member.name)}_"
+        if not name.startswith(start):
             continue
         below = root.children.get(member.name)
+        if "section" in member.metadata:
+            inner = below if isinstance(below, Branch) else Branch({}, root.place)
+            return _named_variable(inner, member.metadata["section"], name, f"{above}{member.name}.")
+        if "named" not in member.metadata:
+            continue
         names = list(below.children) if isinstance(below, Branch) else []
         ends = sorted(settings_of(member.metadata["named"]), key=lambda item: -len(item[0]))
         for key, known in ends:
@@ -133,7 +139,7 @@ def _named_variable(root: Branch, cls: type, name: str) -> tuple[str, Setting] |
             middle = name[len(start) : -len(end)]
             if name.endswith(end) and middle:
                 fits = (known_name for known_name in names if variable(known_name) == ENV_PREFIX + middle)
-                return f"{member.name}.{next(fits, middle.lower())}.{key}", known
+                return f"{above}{member.name}.{next(fits, middle.lower())}.{key}", known
     return None
 
 

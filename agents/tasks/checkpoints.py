@@ -115,7 +115,8 @@ def counted(command: DropStragglers | Answered, store: Store) -> DropStragglers 
 def _gaps_of(counters: pa.Table, spans: Iterable[Span]) -> set[Gap]:
     """What the panes of a table of counters in these spans lack."""
     by_pane = gaps_of([counters]).items()
-    return {gap for pane, here in by_pane if any(a <= pane < b for a, b in spans) for gap in here}
+    inside = (here for pane, here in by_pane if any(a <= pane < b for a, b in spans))
+    return {gap for here in inside for gap in here if not gap.weight}
 
 
 def _names(command: DropStragglers | Answered) -> Iterable[tuple[Name, list[Span]]]:

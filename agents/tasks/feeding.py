@@ -27,8 +27,8 @@ from agents.disk.store import StoreError
 from agents.inputs.values import Chunk, Counters, Input, Position
 from agents.logs import Logger
 from agents.ports import Receiver
+from agents.tasks.allowance import Allowance
 from agents.tasks.archive import ArchiveError
-from agents.tasks.cpushare import CpuShare
 from agents.tasks.housekeeping import EVERY_S as HOUSE_EVERY_S
 from agents.tasks.housekeeping import Housekeeping
 from agents.tasks.resting import Resting
@@ -37,8 +37,20 @@ from agents.tasks.streamtask import LEARNED, FoundPast, StreamTask
 from elf.errors import ElfError
 from elf.job import effects as do
 from elf.job import events as was
-from elf.job.commands import Command, DropStragglers, Finish, Idle, Install, Outcome, SealOpen, Uninstall
+from elf.job.commands import (
+    Command,
+    DropStragglers,
+    Finish,
+    Idle,
+    Install,
+    Outcome,
+    SealOpen,
+    SetWeights,
+    Uninstall,
+    Waited,
+)
 from elf.job.messages.inquiries import LookAt, SampleRows, TraceRows
+from elf.planning.budgets import AGENT
 from elf.planning.latency import POLL_GROWS, POLL_MAX_S, POLL_S
 from elf.wire.clients import ArchiveStats
 
@@ -70,7 +82,7 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 LEARNED_AT_ONCE: Final = 200
 """Lines of a file that are remembered when its last ones alone are read."""
 SHARE_TOLD_EVERY_MS: Final = 60_000
-"""That reading waits for CPU is said so often."""
+"""That reading waits for what the agent may take is said so often."""
 ARCHIVE_TOLD_EVERY_MS: Final = 60_000
 """An archive that goes on taking nothing is said so often."""
 
@@ -96,6 +108,8 @@ class _Stream:
     archive_told_ms: int = 0
     beyond_told: bool = False
     told: dict[str, str] = field(default_factory=dict)
+    at_end_ms: int = 0
+    """When all was read that its files had; 0: never yet."""
     idle_ms: int = 0
     """When the stream task was last told that nothing new was read, or had something new."""
     said_ms: int = 0
@@ -116,7 +130,7 @@ class WhenDone(Protocol):
 
 class Feeding:
     """``tell``: what is told of stream tasks; ``running``: runs other agents' work again. ``reading`` may be
-    cleared to hold back all inputs."""
+    cleared to hold back all inputs. ``allowances``: by the settings that they are of."""
 
     def __init__(
         self,
@@ -126,9 +140,9 @@ class Feeding:
         now_ms: Callable[[], int],
         leaving: Callable[[], bool],
         when_done: WhenDone,
-        tell: Callable[[was.Worked | was.Consulted | was.Ran], None],
+        tell: Callable[[was.Worked | was.Consulted | was.Ran | was.HeldBack], None],
         memory_max_bytes: int | None,
-        cpu_share: CpuShare | None = None,
+        allowances: Mapping[str, Allowance] = {},
         running: Running,
         receivers: Mapping[str, Receiver],
         housekeeping: Housekeeping | None = None,
@@ -142,7 +156,7 @@ class Feeding:
         self._when_done = when_done
         self._tell = tell
         self._memory_max_bytes = memory_max_bytes
-        self._cpu_share = cpu_share or CpuShare(0)
+        self._allowances = {name: one for name, one in allowances.items() if one.bounds}
         self._share_told_ms: int | None = None
         self._running = running
         self._housekeeping = housekeeping
@@ -220,6 +234,11 @@ class Feeding:
         future = stream.thread.submit(stream.task.perform, command, self._now_ms())
         if isinstance(command, DropStragglers):
             self._when_done(future, lambda outcome: self._leapt(name, command, outcome))
+        if isinstance(command, SetWeights):
+            for uid, weight, whose in command.weights:
+                if weight > 1:
+                    text = "rows are left out over a budget, others stand for them"
+                    self._log.info(text, stream=name, flow=uid, budget=whose, one_in=weight)
         if isinstance(command, Install):
             self._when_done(future, lambda _: self._log.debug("a flow is computed", flow=command.flow.uid))
         self._when_done(future, lambda outcome: self._worked(stream, type(command).__name__, outcome))
@@ -356,14 +375,16 @@ class Feeding:
                 continue
             await stream.slots.acquire()
             chunk = await loop.run_in_executor(stream.reader, self._poll, stream, asked)
+            if not stream.input.unread:
+                stream.at_end_ms = self._now_ms()
             if chunk is not None:
                 full = 2 * (chunk.end - chunk.start) >= asked
-                more = full and not self._cpu_share.bounds  # a share is held between chunks
+                more = full and not self._allowances  # they are held between chunks
                 asked = min(2 * asked, CHUNK_BYTES_MAX) if more else CHUNK_BYTES_MIN
                 fed = self._feed(stream, chunk)
                 await self._room(stream.task)
-                if self._cpu_share.bounds:
-                    await self._within_share(stream.task, fed)
+                if self._allowances:
+                    await self._within_allowances(stream, fed)
                 continue
             stream.slots.release()
             self._tell_problems(stream)
@@ -560,18 +581,25 @@ class Feeding:
         while task.unshipped > ROLLS_WAITING_MAX or self._over_memory():
             await asyncio.sleep(ROOM_POLL_S)
 
-    async def _within_share(self, task: StreamTask, fed: Future[Outcome]) -> None:
-        """Hold the inputs back while the process has taken more of a core than it may. What it costs is known
-        when the chunk is taken."""
+    async def _within_allowances(self, stream: _Stream, fed: Future[Outcome]) -> None:
+        """Hold the inputs back while the process has taken more than it may. What a chunk costs is known when
+        it is taken. How far that has put them behind is told, and panes that were open meanwhile say so."""
         await asyncio.wrap_future(fed)
-        if pause_s := self._cpu_share.pause_s():
-            now_ms = self._now_ms()
-            if self._share_told_ms is None or now_ms - self._share_told_ms >= SHARE_TOLD_EVERY_MS:
-                self._share_told_ms = now_ms
-                text = "reading waits: the agent has taken its share of CPU (cpu_max_share)"
-                self._log.warning(text, stream=task.facts.stream)
-            task.metrics.held_back(task.facts.stream, pause_s)
-            await asyncio.sleep(pause_s)
+        pause_s, name = max((one.pause_s(), name) for name, one in self._allowances.items())
+        if not pause_s:
+            return
+        now_ms, task = self._now_ms(), stream.task
+        lag_ms = now_ms - (stream.at_end_ms or now_ms)
+        if self._share_told_ms is None or now_ms - self._share_told_ms >= SHARE_TOLD_EVERY_MS:
+            self._share_told_ms = now_ms
+            text = f"reading waits: the agent has taken what it may ({name})"
+            self._log.warning(text, stream=task.facts.stream, behind_secs=round(lag_ms / 1e3))
+        self._tell(was.HeldBack(lag_ms))
+        task.metrics.held_back(task.facts.stream, pause_s)
+        await asyncio.sleep(pause_s)
+        waited = Waited(str(AGENT), self._now_ms())
+        future = stream.thread.submit(task.perform, waited, waited.now_ms)
+        self._when_done(future, lambda outcome: self._worked(stream, "Waited", outcome))
 
     def _over_memory(self) -> bool:
         """Looked at once for so many bytes read: asking the system takes longer than a few lines do."""

@@ -124,6 +124,8 @@ class LaneCounts:
         if len(refused):
             metrics.rejected(stream, "format", len(refused))
         self.uncast += counts.get("uncast", 0)
+        if sampled := counts.get("sampled", 0):
+            metrics.sampled(stream, sampled)
         if beyond := counts.get("beyond", 0):
             self.beyond[chunk.source.path] += beyond
             metrics.beyond(stream, beyond)

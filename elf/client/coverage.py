@@ -8,6 +8,7 @@ Who prints windows prints the line of each that is not whole, without being aske
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Final
@@ -16,6 +17,9 @@ from elf.client.values import for_terminal
 
 NAMED_MAX: Final = 5
 """Agents that are named as missing, and gaps that are told, of however many."""
+
+Z_99: Final = 2.576
+"""99 % of what is distributed normally is no further from its mean, in standard deviations."""
 
 COUNTS: Final = {
     "late": "late",
@@ -76,11 +80,82 @@ def is_whole(status: Mapping[str, object], revision: int = 0) -> bool:
     return not _beside(status, revision) and _count(status, "reported") == _count(status, "expected")
 
 
+def weight_of(status: Mapping[str, object]) -> int:
+    """For how many rows one row of a window stands at most: rows were left out over a budget.
+
+    Args:
+        status (Mapping[str, object]): ``Window.status``, or its JSON.
+
+    Returns:
+        int: 1 where all rows were counted.
+
+    Raises:
+        Nothing.
+
+    Example:
+        >>> weight_of({"budgets": [{"agent": "web-1", "budget": "job top", "weight": 8}]})
+        8
+    """
+    found = (one.get("weight") for one in _over(status))
+    return max([1, *(weight for weight in found if isinstance(weight, int))])
+
+
+def margin(status: Mapping[str, object], value: float, largest: float = 1.0) -> float:
+    """How far a COUNT or a SUM of a group may be off, since rows were left out over a budget: in 99 of 100
+    cases no further. Of an average it says nothing.
+
+    Args:
+        status (Mapping[str, object]): ``Window.status``, or its JSON.
+        value (float): the count, or the sum of values of one sign.
+        largest (float): of a sum: the largest value of a row.
+
+    Returns:
+        float: 0 where all rows were counted.
+
+    Raises:
+        Nothing.
+
+    Example:
+        >>> status = {"budgets": [{"agent": "web-1", "budget": "job top", "weight": 4}]}
+        >>> round(margin(status, 10_000))
+        466
+    """
+    more = (weight_of(status) - 1) * largest
+    return Z_99 * math.sqrt(more * abs(value)) + Z_99**2 * more
+
+
 def _agents(status: Mapping[str, object]) -> list[str]:
     if "expected" not in status:
         return []
     expected, reported = _count(status, "expected"), _count(status, "reported")
-    return [f"{reported:,} of {expected:,} {'agent' if expected == 1 else 'agents'}", *_whence(status)]
+    agents = f"{reported:,} of {expected:,} {'agent' if expected == 1 else 'agents'}"
+    return [agents, *_whence(status), *_waited(status)]
+
+
+def _over(status: Mapping[str, object]) -> list[Mapping[object, object]]:
+    """Budgets that were used up."""
+    return [one for one in _list(status, "budgets") if isinstance(one, Mapping)]
+
+
+def _waited(status: Mapping[str, object]) -> list[str]:
+    """Whose rows were read late, since the agent's budget was used up."""
+    names = list(dict.fromkeys(one.get("agent") for one in _over(status) if one.get("weight") == 1))
+    return [f"{_listed(names)} read late for its budget"] if names else []
+
+
+def _sampled(status: Mapping[str, object]) -> list[str]:
+    """Rows that were left out over budgets: how many of how many, whose budgets, and what that does."""
+    weight = weight_of(status)
+    if weight == 1:
+        return []
+    whose = [f"{one.get('budget')} on {one.get('agent')}" for one in _over(status) if one.get("weight") != 1]
+    share = f"{_count(status, 'sampled'):,} of {_count(status, 'rows_in'):,} rows left out"
+    return [f"{share} over budget ({_listed(whose)}), a count n within {_margin(weight)}"]
+
+
+def _margin(weight: int) -> str:
+    """Of a count n, in a formula."""
+    return f"±({Z_99:.1f}·√({weight - 1}·n)+{Z_99**2 * (weight - 1):.0f})"
 
 
 def _whence(status: Mapping[str, object]) -> list[str]:
@@ -99,6 +174,7 @@ def _beside(status: Mapping[str, object], revision: int) -> list[str]:
     names = [name for name in _list(status, "missing") if name not in covered]
     found = [f"{_listed(names)} missing"] if names else []
     found += [f"{_listed(covered)} up to its last copy"] if covered else []
+    found += _sampled(status)
     found += [f"{count:,} {word}" for name, word in COUNTS.items() if (count := _count(status, name))]
     found += [word for name, word in FLAGS.items() if status.get(name)]
     found += [f"revision {revision}"] if revision else []

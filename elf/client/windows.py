@@ -50,7 +50,8 @@ class Window:
         revision (int): 0 for the first commit of the window, then 1, 2 …
         status (dict[str, object]): the counts ``expected`` and ``reported`` (agents), ``rows_in``, ``late``,
             ``rejected``, ``future``, ``unrostered``, ``shed`` and ``leapt`` (rows), ``archived`` (of
-            ``rows_in``: read from archives), ``uncast`` (values); the names ``missing``; the list ``gaps``;
+            ``rows_in``: read from archives), ``sampled`` (of ``rows_in``: left out over budgets, others stand
+            for them), ``uncast`` (values); the names ``missing``; the lists ``gaps`` and ``budgets``;
             ``skipped``; ``version``; ``function_failed``: whether the rows, or some of their panes, are those
             from before the job's final or reduce function, which failed; ``offline``: Spark has made it, of
             before the job began; of a job with WITHIN ``promised_ms`` and ``took_ms``, from when the window

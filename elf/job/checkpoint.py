@@ -63,6 +63,9 @@ class FlowCheckpoint(msgspec.Struct, frozen=True):
     past: Past | None = None
     """How far it is in the archive (``elf.job.past``); ``applied`` is empty then. None: it takes live lines.
     """
+    weight: int = 1
+    whose: str = ""
+    """One row in ``weight`` is mapped, for that budget (``elf.job.sampling``): so are those in ``rows``."""
 
 
 class TapsCheckpoint(msgspec.Struct, frozen=True):

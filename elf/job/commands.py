@@ -106,6 +106,20 @@ class SetThreshold(msgspec.Struct, frozen=True):
     threshold: Threshold | None
 
 
+class SetWeights(msgspec.Struct, frozen=True):
+    """From this chunk boundary on one row in so many of these flows is mapped (``elf.job.sampling``): uid,
+    weight (1: all are), and whose budget says so."""
+
+    weights: tuple[tuple[str, int, str], ...]
+
+
+class Waited(msgspec.Struct, frozen=True):
+    """Reading has waited until now for this budget: the panes that are open by now say so."""
+
+    whose: str
+    now_ms: int
+
+
 class Replay(msgspec.Struct, frozen=True):
     """Archived records of the past of a flow; how far it is with them, or None: it has read all that is
     archived, and takes live lines from now on. ``holes``: event times (µs) between which records are gone.
@@ -150,6 +164,8 @@ Command = (
     | DropStragglers
     | Answered
     | SetThreshold
+    | SetWeights
+    | Waited
     | Replay
     | TakeCheckpoint
     | SetTaps

@@ -22,9 +22,10 @@ from elf.job.spec import END_OF_TIME, START_OF_TIME
 
 COUNTER_COLUMNS: Final = (
     *("rows_in", "late", "rejected", "uncast", "future", "unrostered", "shed", "leapt"),
-    "archived",
+    *("archived", "sampled"),
 )
-"""``archived``: how many of ``rows_in`` were read from archives (``elf.job.past``)."""
+"""``archived``: how many of ``rows_in`` were read from archives (``elf.job.past``); ``sampled``: how many of
+them were left out over a budget, others stand for them (``elf.job.sampling``)."""
 COUNTER_STATES: Final = tuple(State(name, "sum", True) for name in COUNTER_COLUMNS)
 UNREDUCED: Final = State("unreduced", "sum", True)
 """One more state of committed panes: whether the flow's reduce function has failed on this one."""
@@ -89,12 +90,14 @@ class PaneCounters:
 
     def mark(self, first: int, last: int, gap: Gap) -> None:
         """The panes from first to last lack rows."""
-        self._gaps.append((max(first, last + 1 - GAP_PANES_MAX), last + 1, gap))
+        marked = (max(first, last + 1 - GAP_PANES_MAX), last + 1, gap)
+        if marked not in self._gaps:
+            self._gaps.append(marked)
 
     def emptied(self) -> PaneCounters:
         """Counters that start from nothing, and have the same gaps."""
         fresh = PaneCounters()
-        fresh._gaps = self._gaps
+        fresh._gaps = [marked for marked in self._gaps if not marked[2].weight]
         return fresh
 
     def add(self, panes: Int64s, **counts: int | Int64s) -> None:

@@ -152,6 +152,12 @@ class Consulted(msgspec.Struct, frozen=True):
     body: bytes
 
 
+class HeldBack(msgspec.Struct, frozen=True):
+    """Reading has waited for the agent's own budget: the inputs are so far behind."""
+
+    lag_ms: int
+
+
 class Offloaded(msgspec.Struct, frozen=True):
     """What ``work`` of an ``Offload`` came to: a value, or what it raised."""
 
@@ -183,6 +189,7 @@ Event = (
     | Ran
     | WindowsRead
     | Consulted
+    | HeldBack
     | Offloaded
     | Failure
 )

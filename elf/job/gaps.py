@@ -1,4 +1,5 @@
-"""Gaps: bytes of a log that were gone before they were read, by the event time of their rows (protocol 11.1).
+"""Gaps: bytes of a log that were gone before they were read, by the event time of their rows (protocol 11.1);
+and rows that were left out, or read late, over a budget (``elf.job.sampling``).
 
 An input finds that bytes are ``Missed``. The worker of the stream knows between which event times they were,
 and marks the panes that a gap touches. So a pane itself says what it lacks, in its counters (the column
@@ -20,6 +21,11 @@ GAPS: Final = "gaps"
 GAPS_MAX: Final = 256
 """How many gaps one pane names. Beyond that the last one stands for all others."""
 
+BUDGETS_MAX: Final = 64
+"""The same of budgets: those of the highest weights."""
+BUDGETS_SHOWN: Final = 16
+"""Of them in the status of a window."""
+
 
 class Missed(msgspec.Struct, frozen=True):
     """Bytes behind ``offset`` of a source (empty: nothing was read of it). ``bytes``: how many, None where
@@ -34,13 +40,15 @@ class Missed(msgspec.Struct, frozen=True):
 
 
 class Gap(msgspec.Struct, frozen=True, array_like=True, order=True):
-    """``bytes``: -1 where nobody can know; event times in µs, both inclusive."""
+    """``bytes``: -1 where nobody can know; event times in µs, both inclusive. ``weight``: 0, or it is no gap:
+    one row in so many was counted, for the budget that ``source`` names."""
 
     from_us: int
     to_us: int
     agent: str
     source: str
     bytes: int = -1
+    weight: int = 0
 
     def shown(self) -> dict[str, object]:
         """As in a window's status."""
@@ -61,15 +69,35 @@ GAP_TYPE: Final = pa.struct(
 """Of ``Gap.shown``."""
 
 
+def over_budget(agent: str, whose: str, weight: int) -> Gap:
+    """What a pane says of which one row in so many was counted, for that budget."""
+    return Gap(0, 0, agent, whose, -1, weight)
+
+
+BUDGET_TYPE: Final = pa.struct([("agent", pa.string()), ("budget", pa.string()), ("weight", pa.int64())])
+
+
+def budgets_shown(gaps: Iterable[Gap]) -> list[dict[str, object]]:
+    """Of these what was over budgets, as in a window's status: the highest weight of each agent and
+    budget."""
+    found: dict[tuple[str, str], int] = {}
+    for one in gaps:
+        if one.weight:
+            found[one.agent, one.source] = max(one.weight, found.get((one.agent, one.source), 0))
+    ordered = sorted(found.items(), key=lambda item: (-item[1], item[0]))[:BUDGETS_SHOWN]
+    return [{"agent": agent, "budget": whose, "weight": weight} for (agent, whose), weight in ordered]
+
+
 def to_bytes(gaps: Iterable[Gap]) -> bytes:
     """In a canonical order."""
-    found = sorted(set(gaps))
+    budgets = sorted((gap for gap in set(gaps) if gap.weight), key=lambda gap: (-gap.weight, gap))
+    found = sorted({gap for gap in gaps if not gap.weight})
     if len(found) > GAPS_MAX:
         rest = found[GAPS_MAX - 1 :]
         known = sum(gap.bytes for gap in rest if gap.bytes > 0)
         span = min(gap.from_us for gap in rest), max(gap.to_us for gap in rest)
         found = [*found[: GAPS_MAX - 1], Gap(*span, "", f"{len(rest)} others", known or -1)]
-    return msgspec.msgpack.encode(found)
+    return msgspec.msgpack.encode([*found, *budgets[:BUDGETS_MAX]])
 
 
 def from_bytes(data: bytes) -> list[Gap]:

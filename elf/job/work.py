@@ -121,6 +121,19 @@ class JobWork(msgspec.Struct, frozen=True, array_like=True):
     promise: PromiseWork | None = None
 
 
+class BudgetWork(msgspec.Struct, frozen=True, array_like=True):
+    """How a job, or its creator, is with a budget of an agent: ``said`` in words; one row in ``weight``
+    counts. Of one core in millionths, and bytes up in a second; ``most``: of both, 0 for no bound."""
+
+    whose: Label
+    weight: Count
+    cpu_ppm: Count
+    up_bytes: Count
+    most_cpu_ppm: Count
+    most_up_bytes: Count
+    said: Text = ""
+
+
 class InspectWork(Request, frozen=True, kw_only=True):
     """To an agent: its work for these flows and jobs (uids). Answered with ``WorkStatus``."""
 
@@ -134,6 +147,7 @@ class WorkStatus(msgspec.Struct, frozen=True, array_like=True):
     agent: Name
     flows: tuple[FlowWork, ...]
     jobs: tuple[JobWork, ...]
+    budgets: tuple[BudgetWork, ...] = ()
 
 
 MESSAGES: tuple[type[Message], ...] = (InspectWork,)

@@ -27,6 +27,7 @@ from elf.ql.plan import Fragment
 from lab.chaos.engine import PyEngine
 from lab.chaos.fates import Fates
 from lab.chaos.files import FileLog
+from lab.chaos.sampled import weighed
 from lab.chaos.task import CHUNKS_AHEAD, READ_MS, STUCK_MS, SimTask
 
 if TYPE_CHECKING:
@@ -77,6 +78,7 @@ class FileTask(SimTask):
         self._taken: list[Callable[[], None]] = []
         """What is durable with the next checkpoint."""
         self._idle_ms = 0
+        self._weighed = []
         self._waiting = []
         self._busy = False
 
@@ -92,6 +94,8 @@ class FileTask(SimTask):
         if agent.up:
             outcome = self._perform(command)
             if outcome.checkpoint is not None and world.ledger is not None:
+                world.ledger.weights.keep(agent.index, self._weighed)
+                self._weighed.clear()
                 world.ledger.checkpoint(agent.index, outcome.checkpoint, outcome.sealed, outcome.forgotten)
                 world.ledger.traced(agent.index, outcome, agent.archives[self._stream])
                 for take in self._taken:
@@ -103,6 +107,7 @@ class FileTask(SimTask):
 
     def _perform(self, command: Command) -> Outcome:
         task, took = self._task, self._log.fates.took
+        self._weighed += weighed(self.worker, command)
         if isinstance(command, Feed):
             chunk, missed, at_ms = command.chunk, command.missed, command.now_ms
             self._agent.archives[self._stream].take(chunk)

@@ -360,6 +360,10 @@ class Judge:
             short_of = truth[pane].total() - book.rows_in[pane]
             missing += short_of + (book.rows_in[pane] if pane in book.leapt else 0)
             wanted = chosen(fragment, truth[pane])
+            if self._is_sampled(
+                uid, agent.index, pane
+            ):  # what it has is checked by its rows, as it is sealed
+                continue
             if fragment.range[0]:  # rows are counted once for all key ranges
                 missing, short_of = 0, wanted.total() - sealed.total()
             if short_of < 0 or not sealed <= wanted:
@@ -382,6 +386,12 @@ class Judge:
                 self._ledger.found(LOST, f"{name}: rows are gone from the archive, and no pane says so")
         if self._in_time and counted["late"] and not shed:
             self._ledger.found(LOST, f"{name}: {counted['late']} rows came too late")
+
+    def _is_sampled(self, uid: str, agent: int, pane: int) -> bool:
+        """Whether rows of a pane may have been left out over a budget."""
+        if self._ledger.flows[uid].fragment.range[0]:
+            return self._ledger.weights.ever(agent, uid)
+        return any(gap.weight > 1 for gap in self._ledger.books[uid, agent].gaps.get(pane, ()))
 
 
 def _gone(log: Log, fragment: Fragment) -> dict[int, Counter[str]]:

@@ -28,7 +28,7 @@ from elf.job.commits import PaneCommit, WindowCommit
 from elf.job.contributions import from_bytes, numbers
 from elf.job.counters import UNREDUCED
 from elf.job.effects import CommitWindows, Coverage
-from elf.job.gaps import GAPS, Gap, gaps_of
+from elf.job.gaps import GAPS, Gap, budgets_shown, gaps_of
 from elf.job.gaps import from_bytes as from_bytes_of_gaps
 from elf.job.gaps import to_bytes as to_bytes_of_gaps
 from elf.job.messages.log import FlowEnded, LogEntry, MemberJoined, MemberLeft
@@ -41,6 +41,7 @@ from elf.job.snapshots import Name, Sealed
 from elf.job.spec import Flow, JobSpec
 from elf.wire.clients import WindowResult
 from lab.chaos.reference import BANG, Counts, Span, Sums, chosen, is_right, reduced
+from lab.chaos.sampled import Pane, Weights, of_all, pane_of
 
 if TYPE_CHECKING:
     from lab.chaos.task import SimArchive
@@ -132,6 +133,7 @@ class Ledger:
         self.now_ms = 0
         self.first_us = 0
         """No row has a time before this."""
+        self.weights = Weights()
         self._banged: set[str] = set()
         """Flows with a row on which the reduce function fails."""
         self._meant: dict[tuple[str, int, bytes], CommitWindows] = {}
@@ -214,11 +216,24 @@ class Ledger:
             sums = counts_of(row.payload, row.start, row.end)
             for pane in {*sums, *(one.pane for one in panes)}:
                 wrote = next((one for one in panes if one.pane == pane), PaneRows(pane, 0, ()))
-                rows = archive.counted(wrote, fragment.pane_us)
-                again, sealed = chosen(fragment, rows), sums.get(pane, Counter())
-                if +again != +sealed or rows.total() != wrote.rows:
+                there = archive.counted(wrote, fragment.pane_us)
+                rows = of_all(there) if row.part else pane_of(self.weights, agent, row.flow, there)
+                again, sealed = chosen(fragment, rows.counts), sums.get(pane, Counter())
+                if +again != +sealed or rows.rows != wrote.rows:
                     text = f"{name}, pane {pane}: its rows are {wrote.rows}, of which {dict(again)}"
                     self.found(WRONG, f"{text} are wanted; the snapshot has {dict(sealed)}")
+                if not (row.part or fragment.range[0]):
+                    self._sampled(agent, row.flow, pane, rows)
+
+    def _sampled(self, agent: int, flow: str, pane: int, rows: Pane) -> None:
+        """A pane says how many of its rows were left out over a budget, and at which weights (protocol
+        3.9)."""
+        book = self.books[flow, agent]
+        told = book.counter_tables.get(pane, Counter[str]())["sampled"]
+        weights = {gap.weight for gap in book.gaps.get(pane, ()) if gap.weight > 1}
+        if (told, weights) != (rows.left_out, rows.weights):
+            text = f"a{agent}'s pane {pane} of {short(flow)} says that {told} rows were left out at {weights}"
+            self.found(WRONG, f"{text}; they are {rows.left_out} at {rows.weights}")
 
     def means(self, work: CommitWindows) -> None:
         """A master is about to make windows of what it names."""
@@ -530,7 +545,10 @@ class Ledger:
                 if unreduced > failed or (failed > unreduced and work.spec.plan.final is None):
                     what = "says" if failed else "does not say"
                     self.found(WRONG, f"{name} {what} of {span} that a reduce function has failed")
-                gaps = [gap.shown() for gap in sorted(self._gaps(work.coverage, span, pane_us))]
+                marked = sorted(self._gaps(work.coverage, span, pane_us))
+                if status["budgets"] != budgets_shown(marked):
+                    self.found(WRONG, f"{name} says of {span} that {status['budgets']} were over; {marked}")
+                gaps = [gap.shown() for gap in marked if not gap.weight]
                 said = [one | {at: us_of(one[at]) for at in ("from", "to")} for one in status["gaps"]]  # type: ignore[attr-defined]
                 if said != gaps:
                     self.found(WRONG, f"{name} says of {span} that it lacks {said}; its panes lack {gaps}")

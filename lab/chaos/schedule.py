@@ -37,6 +37,8 @@ BARE_SHARE = 0.15
 windows."""
 PASTS_SHARE = 0.3
 """The share of schedules in which jobs begin in the past, and retention eats archives."""
+BUDGETS_SHARE = 0.4
+"""The share of schedules in which agents leave rows out over budgets."""
 OUTPUTS_SHARE = 0.3
 """The share of schedules in which windows go out of the fleet."""
 TABLES_SHARE = 0.3
@@ -110,6 +112,8 @@ SAID = {
     "pause": "job {amount} is paused",
     "resume": "job {amount} is resumed",
     "rollback": "job {amount} goes back to version 1",
+    "budget": "of {amount} rows of {who} one counts",
+    "waited": "reading of {who} has waited for its budget",
     "output": "windows of job {amount} are wanted outside, through {who}",
     "table": "windows of job {amount} go to a table, made through {who}",
     "untable": "the tables are dropped, through {who}",
@@ -242,6 +246,7 @@ def drawn(seed: int, nodes: int, *, in_regions: bool = False) -> Schedule:
     files, rotated = _files(seed, nodes, first)
     out = _outputs(seed, nodes, first, begun)
     out = (*out, *_tables(seed, nodes, first, begun))
+    out = (*out, *_budgets(seed, nodes, first))
     past, pasts, begun_late = _pasts(seed, nodes, first, len(jobs) + len(more))
     faults = (*faults, *_gone(seed, nodes, first), *broken, *asked, *reduced, *rotated, *out, *begun_late)
     faults = (*faults, *_moves(seed, nodes, first, begun))
@@ -398,6 +403,25 @@ def _files(seed: int, nodes: int, first: int) -> tuple[tuple[tuple[Style, ...], 
             number = rng.randrange(len(files[who]))
             found.append(Fault("rotate", at + rng.randrange(lasts_ms), (who,), amount=number))
     return files, tuple(found)
+
+
+def _budgets(seed: int, nodes: int, first: int) -> tuple[Fault, ...]:
+    """Perhaps rows are left out over budgets, more and fewer of them, and agents die meanwhile. Drawn
+    apart."""
+    rng = random.Random(f"budgets {seed} {nodes}")
+    if rng.random() >= BUDGETS_SHARE:
+        return ()
+    found = []
+    for _ in range(rng.choice([1, 2, 4])):
+        who, at = (rng.randrange(first),), rng.randrange(STORM_MS - 6_000)
+        for weight in (rng.choice([2, 4, 8, 64]), rng.choice([1, 2, 16]), 1):
+            found.append(Fault("budget", at, who, amount=weight))
+            at += rng.randrange(200, 3_000)
+        if rng.random() < 0.5:
+            found.append(Fault("crash", at - rng.randrange(150), who, rng.choice([100, 300, 1_500])))
+        if rng.random() < 0.5:
+            found.append(Fault("waited", at, who))
+    return tuple(found)
 
 
 def _outputs(seed: int, nodes: int, first: int, begun: int) -> tuple[Fault, ...]:

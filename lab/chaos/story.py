@@ -16,6 +16,7 @@ from agents.tasks.checkpoints import load_checkpoint
 from elf.fields import replace
 from elf.job import events as was
 from elf.job.alerts import follow_on
+from elf.job.commands import SetWeights, Waited
 from elf.job.messages.groups import DropJob, HandOverJob, ReconfigureJob, SubscribeJob
 from elf.job.messages.log import AddOutput, DropJobEntry
 from elf.job.output import TABLE, OutputSpec
@@ -432,6 +433,13 @@ class Story:
                 self._table(agents[0], fault)
             case "untable":
                 self._drop_tables(agents[0])
+            case "budget":
+                for task in agents[0].tasks.values() if agents[0].up else ():
+                    one = (fault.amount, "the agent's cpu")
+                    task.give(SetWeights(tuple((uid, *one) for uid in task.worker.flows())))
+            case "waited":
+                for task in agents[0].tasks.values() if agents[0].up else ():
+                    task.give(Waited("the agent's cpu", agents[0].now_ms))
             case "outside":
                 world.outside.is_down, over = True, lambda: setattr(world.outside, "is_down", False)
             case "boom" | "bang":

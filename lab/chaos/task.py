@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
@@ -36,6 +36,7 @@ from elf.job.worker.stream import StreamWorker
 from lab.chaos.archives import FileArchive, Stretched
 from lab.chaos.engine import Chunk, PyEngine, Source
 from lab.chaos.past import PastArchive
+from lab.chaos.sampled import Weighed, weighed
 
 if TYPE_CHECKING:
     from lab.chaos.agent import SimAgent
@@ -82,15 +83,15 @@ class SimArchive:
             offsets[place : place + known] = [offset]
             rows[place : place + known] = [(int(ts), key)]
 
-    def counted(self, pane: PaneRows, pane_us: int) -> Counter[str]:
-        """The keys of the rows of a pane that lie where the pane has counted rows."""
-        found = Counter[str]()
+    def counted(self, pane: PaneRows, pane_us: int) -> Iterator[tuple[str, int, str]]:
+        """The rows of a pane that lie where the pane has counted rows: source, offset, key."""
         for source, ranges in pane.sources:
             offsets, rows = self._rows.get(source, ([], []))
             for start, end in ranges:
-                there = rows[bisect_left(offsets, start) : bisect_left(offsets, end)]
-                found.update(key for ts, key in there if ts // pane_us == pane.pane)
-        return found
+                for place in range(bisect_left(offsets, start), bisect_left(offsets, end)):
+                    ts, key = rows[place]
+                    if ts // pane_us == pane.pane:
+                        yield source, offsets[place], key
 
 
 class SimTask:
@@ -117,6 +118,8 @@ class SimTask:
         self._reads_past = False
         self._files: FileArchive | None = None
         self._pasts = Pasts(self.worker, self._archived(), agent.past_rows)
+        self._weighed: list[Weighed] = []
+        """Rows that were sampled, and are in no checkpoint yet."""
 
     def _archived(self) -> Archived:
         agent, archives = self._agent, self._agent.world.archives
@@ -157,6 +160,7 @@ class SimTask:
         elif isinstance(command, Install) and command.flow.fragment.since_us is not None:
             work = self._pasts.begin(command)
             command = command if work is None else self._pasts.installing(work())
+        self._weighed += weighed(self.worker, command)
         outcome = self.worker.handle(command)
         if isinstance(command, Feed):
             self._fed = command.chunk.end
@@ -176,6 +180,8 @@ class SimTask:
             for one in outcome.checkpoint.taps:
                 self.tapped.setdefault(one.uid, self._fed)
             if ledger is not None:
+                ledger.weights.keep(agent.index, self._weighed)
+                self._weighed.clear()
                 ledger.checkpoint(agent.index, outcome.checkpoint, outcome.sealed, outcome.forgotten)
                 ledger.traced(agent.index, outcome, agent.archives[self._stream])
             if self._files is not None:

@@ -12,6 +12,7 @@ from elf.job.catalog.log import CatalogLog
 from elf.job.effects import Audited, Offload, Refused, Send
 from elf.job.events import Offloaded
 from elf.job.messages.groups import SubscribeJob
+from elf.planning.budgets import BudgetKeeper, Budgets
 from elf.wire.clients import Call, Execute, Failed, Published, Reply, WindowResult
 from elf.wire.heard import Heard
 from lab.chaos.engine import plan, spec_of
@@ -80,7 +81,7 @@ def test_a_reader_does_not_end_before_what_got_lost_has_come() -> None:
 
 def test_all_calls_but_those_of_who_looks_on_count_for_the_quota() -> None:
     """Each is a record of the audit too, which has so much room."""
-    creators = Creators(CatalogLog(), Quotas(statements_per_sec=1))
+    creators = Creators(CatalogLog(), Quotas(statements_per_sec=1), BudgetKeeper(Budgets()))
 
     def made(call: Call, now_ms: int, who: object) -> Procedure:
         yield []
@@ -104,7 +105,7 @@ def test_a_request_waits_until_the_log_here_says_what_was_done_or_for_a_while() 
         yield [Until(lambda: "made" in log)]
         return Reply(request=1, text="done")
 
-    creators = Creators(CatalogLog(), Quotas())
+    creators = Creators(CatalogLog(), Quotas(), BudgetKeeper(Budgets()))
     clients = Clients(ME, SimpleNamespace(execute=lambda asked, now_ms, who: made(), creators=creators))  # type: ignore[arg-type]
     asked = Execute(request=1, sql="CREATE …", creator="me")
     facts = {"who": "me", "from": CLIENT, "statement": "CREATE …", "outcome": "ok"}
@@ -127,7 +128,7 @@ def test_a_statement_that_is_not_planned_in_time_is_refused_and_what_comes_later
         said = yield from offload(lambda: "made")
         return Reply(request=1, text=said)
 
-    creators = Creators(CatalogLog(), Quotas())
+    creators = Creators(CatalogLog(), Quotas(), BudgetKeeper(Budgets()))
     clients = Clients(ME, SimpleNamespace(execute=lambda asked, now_ms, who: made(), creators=creators))  # type: ignore[arg-type]
     asked = Execute(request=1, sql="CREATE …", creator="me")
     (work,) = clients.heard(CLIENT, asked, 0)
@@ -153,7 +154,7 @@ def test_a_reply_in_portions_comes_in_its_order_and_ends_once() -> None:
             yield [Tell(portion)]
         return Reply(request=1, text="that is all")
 
-    creators = Creators(CatalogLog(), Quotas())
+    creators = Creators(CatalogLog(), Quotas(), BudgetKeeper(Budgets()))
     clients = Clients(ME, SimpleNamespace(execute=lambda asked, now_ms, who: told(), creators=creators))  # type: ignore[arg-type]
     steps = clients.heard(CLIENT, Execute(request=1, sql="SELECT …", creator="me"), 0)
     replies = [step.message for step in steps if isinstance(step, Send)]

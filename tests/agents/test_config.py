@@ -153,7 +153,8 @@ def test_no_key_that_people_rely_on_is_taken_away() -> None:
 
 def test_describe_gives_every_key_its_value(tmp_path: Path) -> None:
     described = load(written(tmp_path, FULL), {}).describe()
-    named = {path.replace("<name>", name) for path in KEYS for name in ("clicks", "web-access")}
+    there = [path for path in KEYS if path.startswith("streams.") or "<name>" not in path]
+    named = {path.replace("<name>", name) for path in there for name in ("clicks", "web-access")}
     assert set(described) == named
     assert described["streams.clicks.timestamp"] == "at"
     assert described["cluster.name"] == "shop"
@@ -484,12 +485,20 @@ def test_the_example_uncommented_says_the_defaults(tmp_path: Path) -> None:
         while bare.lstrip().startswith("# "):
             bare = bare.replace("# ", "", 1)
         key = bare.strip().partition(":")[0]
-        if bare.strip() and (key == "clicks" or any(key in path.split(".") for path in KEYS)):
+        if bare.strip() and (
+            key in ("clicks", "top_pages", "ada") or any(key in path.split(".") for path in KEYS)
+        ):
             lines.append(bare)
     config = load(written(tmp_path, "\n".join(lines)), {})
     clicks = {"clicks": config.streams["clicks"]}
     expected = load(
-        None, {"ELF_STREAMS_CLICKS_INCLUDE": clicks["clicks"].include[0], "ELF_STREAMS_CLICKS_FORMAT": "json"}
+        None,
+        {
+            "ELF_STREAMS_CLICKS_INCLUDE": clicks["clicks"].include[0],
+            "ELF_STREAMS_CLICKS_FORMAT": "json",
+            "ELF_BUDGETS_JOBS_TOP_PAGES_CPU_SHARE": "0",
+            "ELF_BUDGETS_CREATORS_ADA_CPU_SHARE": "0",
+        },
     )
     assert config == expected
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from functools import partial
 from typing import Any
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -59,6 +60,7 @@ from elf.job.rollup.retained import Retained
 from elf.job.rollup.root import Root
 from elf.job.rollup.sender import Sender, _Line
 from elf.job.rollup.slices import reissued
+from elf.job.sampling import why_whole
 from elf.job.snapshots import Sealed
 from elf.job.spec import Flow
 from elf.job.stragglers import Drops
@@ -89,6 +91,31 @@ def saves_before_it_is_delivered(patch: pytest.MonkeyPatch) -> None:
         return found
 
     patch.setattr(Outputs, "_advance", advanced)
+
+
+def forgets_the_weight_of_what_waits(patch: pytest.MonkeyPatch) -> None:
+    """protocol 3.9: the weight of the rows that wait for the map is in the checkpoint."""
+    checkpoint = FlowState.checkpoint
+    patch.setattr(FlowState, "checkpoint", lambda state: replace(checkpoint(state), weight=1))
+
+
+def maps_what_waits_at_the_next_weight(patch: pytest.MonkeyPatch) -> None:
+    """protocol 3.9: rows that wait for the map when a weight changes are of the weight before."""
+
+    def weigh(state: FlowState, weight: int, whose: str) -> None:
+        state.weight, state.whose = 1 if why_whole(state.flow.fragment) else weight, whose
+
+    patch.setattr(FlowState, "weigh", weigh)
+
+
+def says_nothing_of_what_is_left_out(patch: pytest.MonkeyPatch) -> None:
+    """protocol 3.10: a pane says how many of its rows were left out."""
+    count = FlowState._count
+
+    def counted(state: FlowState, share: assigning.Share, counts: dict[str, int]) -> None:
+        count(state, msgspec.structs.replace(share, sampled=None), counts)
+
+    patch.setattr(FlowState, "_count", counted)
 
 
 def expects_whoever_has_the_stream(patch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from agents.committing.status import STATUS_SCHEMA
 from elf.client import split
-from elf.client.coverage import COUNTS, FLAGS, NAMED_MAX, coverage, is_whole
+from elf.client.coverage import COUNTS, FLAGS, NAMED_MAX, coverage, is_whole, margin
 from elf.client.values import plain
 from elf.fields import replace
 from elf.job.counters import COUNTER_COLUMNS
@@ -25,6 +25,8 @@ GAP = {
     "from": datetime(2026, 11, 25, 10, 2, 11, 5000),
     "to": datetime(2026, 11, 25, 10, 3, 40),
 }
+
+AT_8 = {"agent": "web-1", "budget": "job top", "weight": 8}
 
 
 @pytest.mark.parametrize(
@@ -55,6 +57,12 @@ GAP = {
             "3 of 3 agents, gap: web-1 /var/log/nginx/access.log, bytes unknown, "
             "2026-11-25 10:03:40 to 2026-11-26 00:00:01",
         ),
+        ({"budgets": [AT_8 | {"weight": 1}]}, "3 of 3 agents, web-1 read late for its budget"),
+        (
+            {"budgets": [AT_8], "sampled": 9},
+            "3 of 3 agents, 9 of 12 rows left out over budget (job top on web-1), "
+            "a count n within ±(2.6·√(7·n)+46)",
+        ),
         ({"missing": ["a\x1b[2Jb"], "reported": 2}, "2 of 3 agents, a\\x1b[2Jb missing"),
     ],
 )
@@ -62,7 +70,8 @@ def test_the_line(change: dict[str, object], line: str) -> None:
     status = WHOLE | change
     assert coverage(status) == line
     assert coverage({name: plain(value) for name, value in status.items()}) == line, "from JSON too"
-    assert is_whole(status) == (line in ("3 of 3 agents", "1 of 1 agent"))
+    late = "3 of 3 agents, web-1 read late for its budget"
+    assert is_whole(status) == (line in ("3 of 3 agents", "1 of 1 agent", late))
 
 
 def test_it_says_who_is_there_up_to_its_last_copy() -> None:
@@ -104,10 +113,20 @@ def test_a_revision_corrects_what_was_told_before() -> None:
 def test_each_field_of_a_status_has_a_place_in_it() -> None:
     """Who adds one to the status decides how it is said."""
     named = {"expected", "reported", "missing", "covered", "revision", "gaps", "archived", "offline"}
+    named |= {"budgets", "sampled"}
     said = {*COUNTS, *FLAGS, *named, "promised_ms", "took_ms"}
     silent = {"window_start", "window_end", "rows_in", "version"}
     assert set(STATUS_SCHEMA.names) | {"gaps"} == said | silent
-    assert set(COUNTER_COLUMNS) == {*COUNTS, "rows_in", "archived"}
+    assert set(COUNTER_COLUMNS) == {*COUNTS, "rows_in", "archived", "sampled"}
+
+
+def test_a_window_with_rows_that_were_read_late_is_whole_and_one_with_rows_left_out_is_not() -> None:
+    assert is_whole(WHOLE | {"budgets": [AT_8 | {"weight": 1}]})
+    assert not is_whole(WHOLE | {"budgets": [AT_8]})
+    assert (margin(WHOLE, 100), margin(WHOLE | {"budgets": []}, 100)) == (0, 0)
+    assert margin(WHOLE | {"budgets": [AT_8, AT_8 | {"weight": 2}]}, 100, 10) == pytest.approx(
+        2.576 * 7_000**0.5 + 2.576**2 * 70
+    )
 
 
 @given(

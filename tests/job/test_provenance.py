@@ -104,7 +104,10 @@ class Story:
         known = {(one.flow, one.start, one.end, one.part): one.panes for one in self.traced}
         for sealed in self.sealed:
             panes = known.pop((sealed.flow, sealed.start, sealed.end, sealed.part))
-            again = {one.pane: self.archive.counted(one, FLOW.fragment.pane_us) for one in panes}
+            again = {
+                one.pane: Counter(key for _, _, key in self.archive.counted(one, FLOW.fragment.pane_us))
+                for one in panes
+            }
             assert again == counts_of(sealed)
             assert sum(one.rows for one in panes) == rows_in(sealed)
             assert all(one.rows == again[one.pane].total() for one in panes)

@@ -26,6 +26,7 @@ from elf.errors import ElfError, UserError
 from elf.fields import replace
 from elf.job.catalog.log import CatalogLog
 from elf.job.program.spec import ProgramSpec
+from elf.planning.budgets import BudgetKeeper, Budgets
 from lab.chaos.engine import plan, spec_of
 from tests.support.fleet import Agent, Fleet
 from tests.support.waiting import eventually
@@ -122,7 +123,7 @@ async def test_who_looks_on_asks_all_agents_so_often(agent: Agent) -> None:
 
 
 def test_what_is_remembered_of_creators_is_bounded() -> None:
-    creators = Creators(CatalogLog(), Quotas(statements_per_sec=1))
+    creators = Creators(CatalogLog(), Quotas(statements_per_sec=1), BudgetKeeper(Budgets()))
     for _ in range(BURST_SECS):
         creators.statement("ada", 0)
     with pytest.raises(OverQuota):
@@ -173,7 +174,7 @@ def test_what_a_flow_takes_is_divided_among_its_creators_and_forgotten_after_a_m
     spec = spec_of("one", "ada", 1, plan(2), ())
     log, flow = CatalogLog(), "f" * 24
     log.readers = lambda uid: (spec, replace(spec, creator="bob")) if uid == flow else (spec,)  # type: ignore[method-assign]
-    creators = Creators(log, Quotas(cpu_share=0.5))
+    creators = Creators(log, Quotas(cpu_share=0.5), BudgetKeeper(Budgets()))
     creators.look(lambda: {flow: 20_000_000, "e" * 24: 30_000_000}, 0)
     assert creators.shares() == pytest.approx({"ada": 40 / 60, "bob": 10 / 60})
     creators.look(lambda: {flow: 26_000_000}, LOOK_MS - 1)

@@ -113,6 +113,24 @@ def test_rows_of_a_missing_agent_are_its_own() -> None:
 
 
 @pytest.mark.parametrize(
+    ("live", "offline", "right"),
+    [(960, 1_000, True), (1_000, 960, True), (400, 1_000, False), (None, 30, True), (None, 1_000, False)],
+)
+def test_estimates_are_explained_by_their_weight_as_far_as_that_goes(
+    live: int | None, offline: int, right: bool
+) -> None:
+    budgets = [{"agent": "a", "budget": "job top", "weight": 4}]
+    differs = Difference(None if live is None else ("/", live), ("/", offline))
+    verdict = window(0, differs, rows_in=1_000, sampled=750, budgets=budgets)
+    (found,) = explain([verdict], {}, Census({(0, 1): {"a": 1_000}}), SHAPE)
+    assert found.outcome is (Outcome.EXPLAINED if right else Outcome.UNEXPLAINED)
+    if right:
+        assert [reason.text for reason in found.reasons] == ["750 rows of 1,000 left out over a budget"]
+    (short,) = explain([verdict], {}, Census({(0, 1): {"a": 1_001}}), SHAPE)
+    assert short.outcome is Outcome.UNEXPLAINED
+
+
+@pytest.mark.parametrize(
     ("live", "offline", "why"),
     [
         (("/", 8), ("/", 10), ""),

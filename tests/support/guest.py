@@ -15,7 +15,7 @@ from agents.disk.store import Store
 from agents.formats import get_format
 from agents.inputs.tail import Tail
 from agents.logs import get_logger
-from agents.tasks.cpushare import CpuShare
+from agents.tasks.allowance import Allowance
 from agents.tasks.feeding import Feeding
 from agents.tasks.running import Running
 from agents.tasks.streamtask import StreamTask, TaskStatus
@@ -51,12 +51,12 @@ class Guest:
     """A stream task that is fed from a file, without an archive; what it tells."""
 
     def __init__(
-        self, logs: Path, store: Store, settings: WorkerSettings, cpu_share: CpuShare | None
+        self, logs: Path, store: Store, settings: WorkerSettings, cpu_share: Allowance | None
     ) -> None:
         self.input = Tail([str(logs)])
         facts = TaskStatus(STREAM, get_format("json"), "ts", "")
         self.task = StreamTask(facts, settings, store)
-        self.told: list[was.Worked | was.Consulted | was.Ran] = []
+        self.told: list[was.Worked | was.Consulted | was.Ran | was.HeldBack] = []
         loop = asyncio.get_running_loop()
 
         def when_done(future: Future[T], then: Callable[[T], None]) -> None:
@@ -70,7 +70,7 @@ class Guest:
             when_done=when_done,
             tell=self.told.append,
             memory_max_bytes=None,
-            cpu_share=cpu_share,
+            allowances={} if cpu_share is None else {"cpu_max_share": cpu_share},
             running=Running({}, 0),
             receivers={},
         )
@@ -104,7 +104,7 @@ async def guest(
     logs: Path,
     store: Store | None = None,
     settings: WorkerSettings = WorkerSettings(),  # noqa: B008 (it is a value)
-    cpu_share: CpuShare | None = None,
+    cpu_share: Allowance | None = None,
 ) -> AsyncIterator[Guest]:
     """It follows ``logs``, a path or a pattern."""
     made = Guest(logs, store or Store(":memory:"), settings, cpu_share)

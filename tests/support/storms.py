@@ -312,6 +312,18 @@ def crashes(rng: random.Random) -> list[Fault]:
     return [Fault("crash", 2_000 + 1_500 * n + rng.randrange(500), (n,), 300) for n in range(NODES)]
 
 
+def over_budget(rng: random.Random) -> list[Fault]:
+    """Agents leave out more and fewer of their rows, and die meanwhile."""
+    found = []
+    for who in range(NODES):
+        at = 1_000 + rng.randrange(1_500)
+        for weight in (4, 2, 8, 1):
+            found.append(Fault("budget", at, (who,), amount=weight))
+            at += rng.randrange(300, 2_000)
+        found.append(Fault("crash", at - 1_500 - rng.randrange(500), (who,), 300))
+    return found
+
+
 def slow_create(rng: random.Random) -> list[Fault]:
     """Chunks wait for slow stream tasks when a job is created."""
     return [*_slow(), Fault("create", 2_000 + rng.randrange(1_000), (rng.randrange(NODES),), amount=1)]

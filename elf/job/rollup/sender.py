@@ -358,6 +358,10 @@ class Sender:
             if line.task
         }
 
+    def sent_bytes(self) -> dict[str, int]:
+        """What has gone up so far, by flow."""
+        return {uid: line.counts.get("sent_bytes", 0) for uid, line in self._lines.items()}
+
     def counts(self, uid: str) -> tuple[Mapping[str, int] | None, Mapping[str, int] | None]:
         """The work for a flow: of the stream task, and on the way up (``elf.job.work``)."""
         line = self._lines.get(uid)

@@ -22,6 +22,7 @@ from elf import windows
 from elf.aggregates import split_by_range
 from elf.job.past import Records
 from elf.job.ports import ExtractedLike, Int64s, MapFailed, MapperPort
+from elf.job.sampling import drawn
 from elf.job.work import BEHIND_MS, Clock, no_clock
 from elf.job.worker.fitting import arrow_schema, fitted
 from elf.job.worker.provenance import Run, runs_of
@@ -75,10 +76,20 @@ class View:
     unrostered: int
     earliest_us: int | None = None
     """The least of their times, where all rows are timed and there are some."""
+    source: str = ""
+    """The id of the source."""
     shares: dict[ShareKey, Share] = field(default_factory=dict)
     """What equal flows share, computed once a chunk."""
     sortings: dict[ShareKey, Sorting] = field(default_factory=dict)
     """The same for flows with equal panes."""
+    drawn: dict[int, Mask] = field(default_factory=dict)
+    """Which rows are in, by weight (``elf.job.sampling``)."""
+
+    def sample(self, weight: int) -> Mask:
+        """Which rows are in at a weight."""
+        if weight not in self.drawn:
+            self.drawn[weight] = drawn(self.source, self.offsets, weight)
+        return self.drawn[weight]
 
 
 def past_view(records: Records, extracted: ExtractedLike, rows: pa.Table, since_us: int) -> View:
@@ -97,6 +108,7 @@ def past_view(records: Records, extracted: ExtractedLike, rows: pa.Table, since_
         uncast=extracted.uncast,
         unrostered=times.unrostered,
         earliest_us=times.earliest_us,
+        source=records.source,
     )
 
 
@@ -146,6 +158,8 @@ class Share(msgspec.Struct, frozen=True):
     """Where rows on time lie, and those that revise panes (``elf.job.worker.provenance``)."""
     behind: tuple[int, ...] = ()
     """How many would be late for each of ``BEHIND_MS``; empty: none for any."""
+    sampled: tuple[Int64s, Int64s] | None = None
+    """Panes, and how many of their rows were left out; None: none were."""
     parts: dict[tuple[int, tuple[str, ...]], tuple[pa.Table, ...]] = msgspec.field(default_factory=dict)
     """The groups, split into so many ranges of these keys."""
 
@@ -181,14 +195,15 @@ class Assigner:
         self._work = work
         self._cpu_us = cpu_us
 
-    def share(self, view: View, applied: int, at: Stand) -> Share:
-        """This chunk for flows like this one; computed by the first of them."""
+    def share(self, view: View, applied: int, at: Stand, weight: int = 1) -> Share:
+        """This chunk for flows like this one; computed by the first of them. One row in ``weight`` is
+        mapped."""
         fragment = self._fragment
         bounds = (fragment.pane_us, self._lateness_us, fragment.revise_us)
         what = (fragment.map_sql, fragment.columns, fragment.function, *bounds)
-        key = (*what, *at, applied)
+        key = (*what, *at, applied, weight)
         if key not in view.shares:
-            view.shares[key] = self._apply(view, applied, at)
+            view.shares[key] = self._apply(view, applied, at, weight)
         return view.shares[key]
 
     def late(self, view: View, applied: int, chosen: Mask | None, at: Stand) -> Share:
@@ -289,9 +304,13 @@ class Assigner:
         late = runs_of(panes, offsets, after) if self._fragment.revise_us is not None else ()
         return runs_of(panes, offsets, on_time), late
 
-    def _apply(self, view: View, applied: int, at: Stand) -> Share:
+    def _apply(self, view: View, applied: int, at: Stand, weight: int) -> Share:
         found = self._sorting(view, applied, at)
         nothing, after, lost = found.panes[:0], None, 0
+        chosen, sampled = found.on_time, None
+        if weight > 1:
+            chosen = found.on_time & view.sample(weight)
+            sampled = _counted(found.panes[found.on_time & ~chosen])
         share = partial(
             Share,
             found.fresh,
@@ -301,13 +320,14 @@ class Assigner:
             runs=found.runs,
             late_runs=found.late_runs,
             behind=found.behind,
+            sampled=sampled,
         )
         try:
             if found.after.any():
                 after, lost = self._mapped(view, found.panes, found.after, at)
         except MapFailed as failed:
             return share(nothing, nothing, failed=failed)
-        rows, uncast = (None, 0) if at.suspended else self._chosen(view, found.panes, found.on_time)
+        rows, uncast = (None, 0) if at.suspended else self._chosen(view, found.panes, chosen)
         share = partial(share, uncast=lost + uncast)
         if rows is None:
             return share(found.numbers, found.counted, after=after)

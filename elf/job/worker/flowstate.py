@@ -19,7 +19,7 @@ from elf.cbt import BufferTree
 from elf.job.approximate import keep_best, with_cut
 from elf.job.checkpoint import FlowCheckpoint
 from elf.job.counters import GAP_PANES_MAX, PaneCounters
-from elf.job.gaps import Gap
+from elf.job.gaps import Gap, over_budget
 from elf.job.messages.rollup import FlowProgress
 from elf.job.openparts import is_copied_open
 from elf.job.parts import LateRows
@@ -27,6 +27,7 @@ from elf.job.past import Past, Records
 from elf.job.ports import ChunkLike, ExtractedLike, Int64s, MapFailed, MapperPort, Spill
 from elf.job.provenance import Traced, is_traced
 from elf.job.reexecution import SourceOffsets, Where
+from elf.job.sampling import weighted, why_whole
 from elf.job.snapshots import Early, Sealed, Threshold
 from elf.job.spec import END_OF_TIME, START_OF_TIME, Flow
 from elf.job.stragglers import left_over
@@ -61,11 +62,13 @@ class FlowState:
         cpu_us: Clock = no_clock,
         agent: str = "",
         *,
+        name: str = "",
         traces: bool = False,
         copies: bool = False,
     ) -> None:
-        """``traces``: it is to be known which rows its panes count (``elf.job.provenance``). ``copies``: what
-        comes to open panes is to be copied at each checkpoint (``elf.job.openparts``)."""
+        """``name``: the agent's, for people. ``traces``: it is to be known which rows its panes count
+        (``elf.job.provenance``). ``copies``: what comes to open panes is to be copied at each checkpoint
+        (``elf.job.openparts``)."""
         self.flow = flow
         self.work: Counter[str] = Counter()
         self._cpu_us = cpu_us
@@ -99,6 +102,9 @@ class FlowState:
         self.shed = checkpoint.shed
         self.leapt = checkpoint.leapt
         self._since = checkpoint.since
+        self._name = name
+        self.weight, self.whose = checkpoint.weight, checkpoint.whose
+        """One row in ``weight`` is mapped, for that budget."""
         self.past: Past | None = checkpoint.past
         """How far it is in the archive; None: it takes live lines."""
         self.threshold: Threshold | None = None
@@ -126,6 +132,7 @@ class FlowState:
             counts.subtract({} if self._parts is None else self._parts.drop())
             self.shed += max(lost, counts.pop("rows_in"))
             counts.pop("archived")
+            counts.pop("sampled")
             self.counters = self.counters.emptied()
             self._add_counts(counts)
             self.panes.empty()
@@ -160,6 +167,7 @@ class FlowState:
             self.leapt, self.sealed = (first, below), below
             self.dirty = self._changed = True
         rows = counts.pop("rows_in", 0)
+        counts.pop("sampled", 0)
         counts["leapt"] += rows
         self._add_counts(counts)
         return rows
@@ -172,6 +180,7 @@ class FlowState:
         how many rows that agent had, and how many it had not."""
         counts = Counter(counted)
         rows = counts.pop("rows_in", 0)
+        counts.pop("sampled", 0)  # the other agent counts all rows
         late = rows - min(rows, sum(self.reexecution.read_by(*span) for span in spans))
         counts["late"] += late
         self._late += late
@@ -207,7 +216,7 @@ class FlowState:
             rows, share = self._assigner.counted(view, done, at)
             self._add_counted(rows, source, getattr(chunk.source, "path", source))
         else:
-            share = self._assigner.share(view, done, at)
+            share = self._assigner.share(view, done, at, self.weight)
         if not self.suspended:
             self._trace(source, share)
         return self._take(share, view, getattr(chunk.source, "path", chunk.source.id))
@@ -215,7 +224,7 @@ class FlowState:
     def replay(self, view: View, records: Records) -> dict[str, int]:
         """The same of archived rows: each is given once (``elf.job.past``)."""
         at = Stand(self.live_from, self.sealed, self.suspended, self.leapt, self._since)
-        share = self._assigner.share(view, 0, at)
+        share = self._assigner.share(view, 0, at, self.weight)
         if not self.suspended:
             self._trace(records.source, share)
         counts = self._take(share, view, records.log)
@@ -272,7 +281,8 @@ class FlowState:
         }
         if not place:  # rows are counted once for all key ranges
             self._count(share, counts)
-        return counts
+        sampled = 0 if share.sampled is None else int(share.sampled[1].sum())
+        return counts | {"sampled": sampled} if sampled else counts
 
     def _trace(self, source: str, share: Share) -> None:
         """Write down which rows of a chunk its panes count."""
@@ -374,12 +384,34 @@ class FlowState:
             line = f" (the line {lines[failed.offset][:LINE_SHOWN]!r})" if failed.offset is not None else ""
             self.failure = f"{failed}{line}"
 
+    def weigh(self, weight: int, whose: str) -> None:
+        """From now on one row in ``weight`` is mapped, for that budget; of what has no estimate all are. Rows
+        that wait for the map are of the weight before."""
+        weight = 1 if why_whole(self.flow.fragment) else weight
+        if weight != self.weight:
+            self.digest()
+            self.dirty = True
+        self.weight, self.whose = weight, whose if weight > 1 else ""
+
+    def waited(self, whose: str, now_ms: int) -> None:
+        """The panes that are open by now were read later, for that budget."""
+        pane_us, place = self.flow.fragment.pane_us, self.flow.fragment.range[0]
+        first, last = self._open_pane, now_ms * 1_000 // pane_us if pane_us else 0
+        if START_OF_TIME < first <= last and not (place or self.suspended or self.past is not None):
+            self.dirty = True
+            self.counters.mark(first, last, over_budget(self._name, whose, 1))
+
     def _insert(self, groups: pa.Table) -> None:
         self.dirty = self._changed = True
-        self.panes.insert(groups)
+        self.panes.insert(weighted(groups, self.flow.fragment.task_states, self.weight))
 
     def _count(self, share: Share, counts: dict[str, int]) -> None:
         self.counters.add(share.panes, rows_in=share.rows)
+        if share.sampled is not None:
+            panes, rows = share.sampled
+            self.counters.add(panes, sampled=rows)
+            for pane in share.panes.tolist():  # also where all rows are in, by chance
+                self.counters.mark(pane, pane, over_budget(self._name, self.whose, self.weight))
         if any(counts.values()):
             self.counters.add(np.array([self._open_pane], dtype=np.int64), **counts)
 
@@ -505,4 +537,6 @@ class FlowState:
             fresh=fresh,
             opened=self._parts.image() if self._parts is not None else None,
             past=self.past,
+            weight=self.weight,
+            whose=self.whose,
         )

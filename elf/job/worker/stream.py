@@ -41,10 +41,12 @@ from elf.job.commands import (
     SealOpen,
     SetTaps,
     SetThreshold,
+    SetWeights,
     Suspend,
     TakeCheckpoint,
     TapsKept,
     Uninstall,
+    Waited,
 )
 from elf.job.gaps import Gap, Missed
 from elf.job.past import Past
@@ -151,6 +153,7 @@ class StreamWorker:
             self._spill,
             self._cpu_us,
             self._settings.agent,
+            name=self._settings.name,
             traces=self._settings.traces,
             copies=self._settings.copies_ms is not None,
         )
@@ -203,6 +206,15 @@ class StreamWorker:
             case SetThreshold():
                 if command.uid in self._flows:
                     self._flows[command.uid].threshold = command.threshold
+                return self._outcome((), must_checkpoint=False)
+            case SetWeights():
+                for uid, weight, whose in command.weights:
+                    if uid in self._flows:
+                        self._flows[uid].weigh(weight, whose)
+                return self._outcome((), must_checkpoint=False)
+            case Waited():
+                for state in self._flows.values():
+                    state.waited(command.whose, command.now_ms)
                 return self._outcome((), must_checkpoint=False)
             case Replay():
                 return self._replay(command)
@@ -299,6 +311,7 @@ class StreamWorker:
             uncast=extracted.uncast,
             unrostered=times.unrostered,
             earliest_us=times.earliest_us,
+            source=chunk.source.id,
         )
 
     def _with_origins(self, rows: pa.Table, log: str) -> pa.Table:

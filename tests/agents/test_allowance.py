@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from agents.tasks.cpushare import BURST_S, PAUSE_S_MAX, PAUSE_S_MIN, CpuShare
+from agents.tasks.allowance import BURST_S, PAUSE_S_MAX, PAUSE_S_MIN, Allowance
 from elf.job.commands import Install
 from elf.job.worker import sources
 from elf.job.worker.stream import WorkerSettings
@@ -20,8 +20,8 @@ class Host:
 
     now = spent = 0.0
 
-    def share(self, share: float) -> CpuShare:
-        return CpuShare(share, lambda: self.now, lambda: self.spent)
+    def share(self, share: float) -> Allowance:
+        return Allowance(share, lambda: self.now, lambda: self.spent)
 
     def works(self, secs: float) -> None:
         self.now += secs
@@ -78,7 +78,7 @@ def test_what_other_work_has_taken_is_not_owed_for_ever() -> None:
     assert share.pause_s() == 0
 
 
-class Slow(CpuShare):
+class Slow(Allowance):
     """Each chunk is too much."""
 
     def __init__(self) -> None:
@@ -105,7 +105,7 @@ async def test_a_pause_makes_no_row_late(tmp_path: Path) -> None:
         assert share.asked >= 4, "it was held back"
 
 
-class Taken(CpuShare):
+class Taken(Allowance):
     """Other work takes more than the share, all the time."""
 
     def pause_s(self) -> float:

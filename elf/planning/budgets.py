@@ -1,0 +1,298 @@
+"""From what jobs take of an agent to the weights at which their flows are mapped there
+(``elf.job.sampling``).
+
+A *holder* of a budget is a job, a creator with all of their jobs, or the agent itself. What a flow takes is
+divided among the jobs that read it. A holder that has taken more than its budget, in two looks in a row, has
+its weight doubled; one that would take less than ``ROOM`` of it with twice as many rows, for ``CALM`` looks,
+halved. So a budget is held within seconds, and given back within a minute.
+
+No job is read slower than another, since one pass over the lines serves all: a job over its budget is sampled
+at once. An agent over its own is read slower first (``agents.tasks.allowance``), and sampled when that has
+put it ``lag_ms`` behind and it does not catch up.
+
+A flow is mapped at the least weight of its readers: nobody's rows are left out for the budget of somebody
+else who reads the same. What has no estimate is mapped whole, whatever it takes; that is said."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+WEIGHT_MAX: Final = 64
+"""One row in so many, at least, is always mapped."""
+LOOK_MS: Final = 5_000
+"""Between two looks at what flows have taken."""
+OVER: Final = 2
+"""So many looks in a row tell that a holder is over its budget."""
+CALM: Final = 6
+"""So many, that it may have more rows."""
+ROOM: Final = 0.8
+HOLDERS_MAX: Final = 4_096
+"""Holders that are looked at: those that take most."""
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What a holder may take of an agent; 0: no bound. ``cpu_share``: of one core, by stream tasks and for
+    jobs in Python; ``up_bytes_per_sec``: of partial aggregates, on their way up."""
+
+    cpu_share: float = 0.0
+    up_bytes_per_sec: int = 0
+
+    @property
+    def bounds(self) -> bool:
+        return self.cpu_share > 0 or self.up_bytes_per_sec > 0
+
+    def part(self, use: Use) -> float:
+        """How much of the budget that is; 1: all."""
+        cpu = use.cpu_share / self.cpu_share if self.cpu_share else 0.0
+        up = use.up_bytes_per_sec / self.up_bytes_per_sec if self.up_bytes_per_sec else 0.0
+        return max(cpu, up)
+
+
+@dataclass(frozen=True)
+class Budgets:
+    """``job`` and ``creator``: of each; ``jobs`` and ``creators``: of some, by name, in the place of that.
+    ``lag_ms``: how far reading may be behind before the agent's own budget has rows left out; 0: they never
+    are.
+    """
+
+    job: Budget = field(default_factory=Budget)
+    creator: Budget = field(default_factory=Budget)
+    jobs: Mapping[str, Budget] = field(default_factory=dict)
+    creators: Mapping[str, Budget] = field(default_factory=dict)
+    lag_ms: int = 60_000
+
+    def of(self, holder: Holder) -> Budget:
+        one, each = (self.jobs, self.job) if holder.kind == "job" else (self.creators, self.creator)
+        return one.get(holder.name, each)
+
+
+class Holder(NamedTuple):
+    """Of a budget."""
+
+    kind: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.name}"
+
+
+AGENT: Final = Holder("the", "agent")
+
+
+class Use(NamedTuple):
+    """What a holder takes, by the second."""
+
+    cpu_share: float
+    up_bytes_per_sec: float
+
+
+class Reader(NamedTuple):
+    """A job that reads a flow. ``whole``: why no row of it is left out, if none is."""
+
+    job: str
+    creator: str
+    whole: str = ""
+
+
+class FlowUse(NamedTuple):
+    """What a flow, or a job in Python, has taken so far."""
+
+    uid: str
+    cpu_us: int
+    up_bytes: int
+    readers: tuple[Reader, ...]
+
+
+@dataclass
+class _Held:
+    weight: int = 1
+    uses: deque[Use] = field(default_factory=lambda: deque(maxlen=CALM))
+    """Of the looks since the weight changed."""
+    whole: str = ""
+    """Why its flows, or some, are never sampled."""
+
+    def mean(self, last: int) -> Use:
+        some = list(self.uses)[-last:]
+        return Use(
+            sum(use.cpu_share for use in some) / len(some),
+            sum(use.up_bytes_per_sec for use in some) / len(some),
+        )
+
+    def turn(self, weight: int) -> None:
+        self.weight = weight
+        self.uses.clear()
+
+
+class Told(NamedTuple):
+    """How a holder is with its budget, for people."""
+
+    holder: Holder
+    use: Use
+    budget: Budget
+    weight: int
+    whole: str
+
+    @property
+    def said(self) -> str:
+        """In a clause."""
+        parts = []
+        if self.budget.cpu_share:
+            parts.append(f"{self.use.cpu_share:.1%} of {self.budget.cpu_share:.1%} of a core")
+        if self.budget.up_bytes_per_sec:
+            parts.append(
+                f"{self.use.up_bytes_per_sec:,.0f} of {self.budget.up_bytes_per_sec:,} bytes up a second"
+            )
+        if not parts:
+            return f"{self.holder} counts one row in {self.weight}"
+        said = f"{self.holder} takes {' and '.join(parts)} of this agent"
+        if self.weight > 1:
+            said += f", with one row in {self.weight}"
+        if self.whole and self.budget.part(self.use) > 1:
+            said += f"; not sampled is what {self.whole}"
+        return said
+
+    def shown(self) -> dict[str, object]:
+        """For programs."""
+        return {
+            "whose": str(self.holder),
+            "cpu_share": round(self.use.cpu_share, 4),
+            "cpu_share_max": self.budget.cpu_share,
+            "up_bytes_per_sec": round(self.use.up_bytes_per_sec),
+            "up_bytes_per_sec_max": self.budget.up_bytes_per_sec,
+            "weight": self.weight,
+            "whole": self.whole,
+        }
+
+
+class BudgetKeeper:
+    """Of one agent."""
+
+    def __init__(self, budgets: Budgets) -> None:
+        self.budgets = budgets
+        self._taken: dict[str, tuple[int, int]] = {}
+        self._looked_ms: int | None = None
+        self._held: dict[Holder, _Held] = {}
+        self._set: dict[str, tuple[int, str]] = {}
+        """Of flows: the weight that was last asked for, and whose it is. What a flow has from its checkpoint
+        is not known: it is asked for once."""
+        self._weight = 1
+        """The agent's own."""
+        self._lag_ms = self._turned_lag_ms = 0
+        self._turned_ms = self._lagged_ms = -(1 << 62)
+
+    @property
+    def bounds(self) -> bool:
+        """Whether anybody has a budget, or rows are left out."""
+        known = self.budgets
+        each = (known.job, known.creator, *known.jobs.values(), *known.creators.values())
+        return any(one.bounds for one in each) or self._weight > 1
+
+    def waited(self, lag_ms: int, now_ms: int) -> None:
+        """Reading has waited for the agent's own budget, and is so far behind."""
+        self._lag_ms = lag_ms
+        most = self.budgets.lag_ms
+        if not most or lag_ms < most:
+            return
+        self._lagged_ms = now_ms
+        if lag_ms > self._turned_lag_ms and now_ms - self._turned_ms >= OVER * LOOK_MS:
+            self._weight = min(2 * self._weight, WEIGHT_MAX)
+            self._turned_ms, self._turned_lag_ms = now_ms, lag_ms
+
+    def due(self, now_ms: int) -> bool:
+        return self._looked_ms is None or now_ms - self._looked_ms >= LOOK_MS
+
+    def look(self, flows: Iterable[FlowUse], now_ms: int) -> dict[str, tuple[int, str]]:
+        """What flows have taken; of those whose weight changes: the new one, and whose budget that is."""
+        flows = list(flows)
+        after_ms = None if self._looked_ms is None else now_ms - self._looked_ms
+        uses = self._uses(flows, after_ms)
+        self._looked_ms = now_ms
+        self._calm(now_ms)
+        for holder, use in uses.items():
+            self._judge(holder, use)
+        self._held = {holder: held for holder, held in self._held.items() if holder in uses}
+        wanted = {flow.uid: self._wanted(flow) for flow in flows}
+        changed = {uid: one for uid, one in wanted.items() if one != self._set.get(uid)}
+        self._set = wanted
+        return changed
+
+    def _uses(self, flows: list[FlowUse], after_ms: int | None) -> dict[Holder, Use]:
+        cpu, up, whole = Counter[Holder](), Counter[Holder](), dict[Holder, str]()
+        for flow in flows:
+            before = self._taken.get(flow.uid, (flow.cpu_us, flow.up_bytes))
+            for reader in flow.readers:
+                for holder in (Holder("job", reader.job), Holder("creator", reader.creator)):
+                    cpu[holder] += max(flow.cpu_us - before[0], 0) // len(flow.readers)
+                    up[holder] += max(flow.up_bytes - before[1], 0) // len(flow.readers)
+                    whole[holder] = reader.whole or whole.get(holder, "")
+        self._taken = {flow.uid: (flow.cpu_us, flow.up_bytes) for flow in flows}
+        if not after_ms:
+            return {}
+        for holder, why in whole.items():
+            if self.budgets.of(holder).bounds and len(self._held) < HOLDERS_MAX:
+                self._held.setdefault(holder, _Held()).whole = why
+        return {h: Use(cpu[h] / after_ms / 1e3, up[h] / after_ms * 1e3) for h in self._held if h in whole}
+
+    def _judge(self, holder: Holder, use: Use) -> None:
+        budget, held = self.budgets.of(holder), self._held[holder]
+        held.uses.append(use)
+        if holder.kind == "job" and held.whole:
+            return
+        if len(held.uses) >= OVER and budget.part(held.mean(OVER)) > 1 and held.weight < WEIGHT_MAX:
+            held.turn(2 * held.weight)
+        elif held.weight > 1 and len(held.uses) >= CALM and 2 * budget.part(held.mean(CALM)) < ROOM:
+            held.turn(held.weight // 2)
+
+    def _calm(self, now_ms: int) -> None:
+        """Reading that is no longer behind has more rows again."""
+        if self._weight > 1 and now_ms - max(self._lagged_ms, self._turned_ms) >= CALM * LOOK_MS:
+            self._weight //= 2
+            self._turned_ms, self._turned_lag_ms = now_ms, 0
+
+    def _wanted(self, flow: FlowUse) -> tuple[int, str]:
+        """The weight of its most generous reader; none of it is sampled where one has no estimate."""
+        if not flow.readers or any(reader.whole for reader in flow.readers):
+            return 1, ""
+        return min((self._of_reader(reader) for reader in flow.readers), key=lambda one: one[0])
+
+    def _of_reader(self, reader: Reader) -> tuple[int, str]:
+        holders = (Holder("job", reader.job), Holder("creator", reader.creator))
+        found = [(held.weight, str(holder)) for holder in holders if (held := self._held.get(holder))]
+        weight, whose = max([(1, ""), (self._weight, str(AGENT)), *found], key=lambda one: one[0])
+        return weight, whose if weight > 1 else ""
+
+    def over_budget(self) -> int:
+        """How many holders have rows left out."""
+        return sum(held.weight > 1 for held in self._held.values()) + (self._weight > 1)
+
+    def told(self) -> list[Told]:
+        """All holders, those that are over first."""
+        found = [
+            Told(
+                holder,
+                held.mean(OVER) if held.uses else Use(0, 0),
+                self.budgets.of(holder),
+                held.weight,
+                held.whole,
+            )
+            for holder, held in self._held.items()
+        ]
+        if self._weight > 1:
+            found.append(Told(AGENT, Use(0, 0), Budget(), self._weight, ""))
+        return sorted(found, key=lambda one: (-one.weight, -one.budget.part(one.use), one.holder))
+
+    def over(self, creator: str) -> Told | None:
+        """How a creator is, who has a budget and takes all of it, or more."""
+        holder = Holder("creator", creator)
+        held = self._held.get(holder)
+        if held is None or not (held.uses or held.weight > 1):
+            return None
+        use = held.mean(OVER) if held.uses else Use(0, 0)
+        budget = self.budgets.of(holder)
+        if held.weight == 1 and budget.part(use) <= 1:
+            return None
+        return Told(holder, use, budget, held.weight, held.whole)
