@@ -50,9 +50,17 @@ class Explanations:
         self._log = log
         self._fleet = fleet
 
-    def of(self, request: int, plan: Plan, spec: JobSpec | None, *, analyze: bool = False) -> Procedure:
-        """A plan; ``spec``: the job that runs it."""
-        told = self._plan(plan, spec)
+    def of(
+        self,
+        request: int,
+        plan: Plan,
+        spec: JobSpec | None,
+        *,
+        analyze: bool = False,
+        cost: Told | None = None,
+    ) -> Procedure:
+        """A plan; ``spec``: the job that runs it; ``cost``: what it would cost, where none does."""
+        told = self._plan(plan, spec) | ({} if cost is None else {"cost": cost})
         if spec is not None:
             facts = yield from self.roots(spec)
             for flow, known in zip(told["flows"], facts, strict=True):

@@ -60,6 +60,8 @@ def laid_out(told: Mapping[str, Any]) -> str:
     sections.append(["final fragment, at the master (DuckDB)", *_sql(told["final"])])
     offline = told["offline"] or f"none: {told['not_offline']}"
     sections.append(["offline, over the archive (Spark)", *_sql(offline)])
+    if "cost" in told:
+        sections.append(_cost(told["cost"]))
     if "live" in told:
         sections.append(_live(told["live"], told["flows"]))
     return "\n\n".join("\n".join(section) for section in sections)
@@ -190,6 +192,32 @@ def _live(live: Mapping[str, Any], flows: Sequence[Mapping[str, Any]]) -> list[s
         return [*lines, f"{INDENT}the master does not answer"]
     made = f"{master['commits']:,} commits of windows, {master['rows']:,} rows"
     return [*lines, f"{INDENT}master: {made}, {_number(master['final_us'], '_us')} s of CPU"]
+
+
+def _cost(cost: Mapping[str, Any]) -> list[str]:
+    """What a job would cost its agents, and what tells that."""
+    title = "cost at the agents, if it were created now"
+    if not cost["new"]:
+        return [f"{title}: nothing more, all that it reads is computed already"]
+    if not cost["told"]:
+        return [f"{title}: not known before some job over its stream has made a pane"]
+    most = cost["told"][0]
+    like = f" ({', '.join(most['like'][:3])})" if most["like"] else ""
+    rows = [
+        (
+            one["agent"],
+            f"{one['lines_per_sec']:,.0f}",
+            f"{one['cpu_share']:.2%}",
+            f"{one['up_bytes_per_sec']:,.0f}",
+            f"{one['memory_bytes'] / 1e6:,.1f}",
+        )
+        for one in cost["told"]
+    ]
+    headings = ("agent", "lines/s", "CPU of a core", "bytes up/s", "open panes MB")
+    asked = f"{cost['asked']} of {cost['agents']} agents asked"
+    new = f"{cost['new']} of {cost['flows']} fragments new, " if cost["flows"] > 1 else ""
+    lines = table(headings, rows)
+    return [f"{title} ({new}told by {most['alike']}{like}; {asked})", *(INDENT + line for line in lines)]
 
 
 def _budgets(told: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -19,6 +19,7 @@ from agents.answering.about import current_only, decisions, describe, job_row, n
 from agents.answering.aggregates import Aggregates
 from agents.answering.asks import SILENT, Ask, Procedure, Reading, Tell, ToKey, Until, offload
 from agents.answering.changes import Changes
+from agents.answering.costs import Costs
 from agents.answering.explain import Explanations
 from agents.answering.filling import fill
 from agents.answering.fleet import Fleet
@@ -112,6 +113,7 @@ class Statements:
         self.scaling = Scaling(log, fleet, self.masters, self.planning, self.creators, self._changes)
         self._submissions = Submissions(log, fleet, self.planning, self.creators)
         self._explanations = Explanations(log, fleet)
+        self._costs = Costs(log, fleet, me.address, self.budgets)
         self._latencies = Latencies(fleet)
         self._tapping = Tapping(log, fleet)
         self._tracing = Tracing(log, fleet, self.masters)
@@ -263,6 +265,7 @@ class Statements:
         """A job that is planned is made."""
         check_promise(definition.plan)
         self.creators.plan(creator, definition.plan, replaced)
+        yield from self._costs.refuse(name, creator, definition.plan)
         if any((s.name, s.creator) == (name, creator) for s in self._log.programs()):
             raise UserError(f"job {name} exists already, written in Python; DROP JOB {name} first")
         spec = JobSpec(name, creator, 0, definition, authors=authors)
@@ -388,7 +391,8 @@ class Statements:
             definition = yield from self.planning.plan(asked, statement.target, now_ms=now_ms)
             if statement.offline:
                 return self._explanations.offline(asked.request, definition.plan)
-            return (yield from self._explanations.of(asked.request, definition.plan, None))
+            cost = yield from self._costs.of(definition.plan)
+            return (yield from self._explanations.of(asked.request, definition.plan, None, cost=cost))
         running = yield from self._one_shot(asked, statement.target, now_ms)
         then = self._explanations.of_one_shot(asked.request, running.plan, running)
         return Reading(running, drops=True, then=then, windows=ANALYZED_WINDOWS)

@@ -45,6 +45,13 @@ class Budget:
     def bounds(self) -> bool:
         return self.cpu_share > 0 or self.up_bytes_per_sec > 0
 
+    @property
+    def said(self) -> str:
+        """In words."""
+        cpu = f"{self.cpu_share:.2%} of a core" if self.cpu_share else ""
+        up = f"{self.up_bytes_per_sec:,} bytes up a second" if self.up_bytes_per_sec else ""
+        return " and ".join(filter(None, (cpu, up)))
+
     def part(self, use: Use) -> float:
         """How much of the budget that is; 1: all."""
         cpu = use.cpu_share / self.cpu_share if self.cpu_share else 0.0
@@ -284,6 +291,11 @@ class BudgetKeeper:
         if self._weight > 1:
             found.append(Told(AGENT, Use(0, 0), Budget(), self._weight, ""))
         return sorted(found, key=lambda one: (-one.weight, -one.budget.part(one.use), one.holder))
+
+    def use(self, holder: Holder) -> Use:
+        """What a holder takes; nothing is known of one without a budget."""
+        held = self._held.get(holder)
+        return held.mean(OVER) if held is not None and held.uses else Use(0, 0)
 
     def over(self, creator: str) -> Told | None:
         """How a creator is, who has a budget and takes all of it, or more."""

@@ -91,7 +91,30 @@ async def test_who_is_over_a_budget_gets_no_new_job_there(guests: Fleet) -> None
             return str(error)
         return ""
 
-    said = await eventually(refused, "it is refused", 40)
+    said = str(await eventually(refused, "it is refused", 40))
     assert "creator ada takes" in said
     assert "drop or pause a job first" in said
     assert "\n" not in said
+
+
+async def test_what_a_job_would_cost_is_told_before_by_those_that_run(guests: Fleet) -> None:
+    client = await connected(guests, 1)
+    like = "SELECT product, COUNT(*) AS n FROM clicks GROUP BY product WINDOWING 4 SECONDS"
+    guests.begin_writing()
+    await create(client, "CREATE JOB one AS SELECT COUNT(*) AS n FROM clicks WINDOWING 2 SECONDS")
+    assert "not known before some job" in (await client.sql(f"EXPLAIN {like}")).text
+    await create(client)
+
+    async def told() -> str:
+        text = (await client.sql(f"EXPLAIN {like}")).text
+        return text if "a job with the same groups (popular); 2 of 2 agents asked" in text else ""
+
+    text = str(await eventually(told, "panes tell what it costs", 30))
+    cost = text[text.index("cost at the agents") :]
+    assert "web-0" in cost
+    assert "web-1" in cost
+    same = (await client.sql("EXPLAIN SELECT COUNT(*) AS n FROM clicks WINDOWING 2 SECONDS")).text
+    assert "nothing more, all that it reads is computed already" in same
+    ada = await elf.client.connect(guests.agents[1].address, cluster="test", creator="ada").open()
+    with pytest.raises(ElfError, match=r"job dear would take some .* told by a job with the same groups"):
+        await ada.sql(f"CREATE JOB dear AS {like}")

@@ -1,0 +1,138 @@
+"""What a query would cost agents if it were a job, told from what runs there (``elf.planning.costs``): for
+EXPLAIN, and for whoever asks for a job and is near the budget of this agent."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from agents.answering.asks import Ask
+from agents.answering.fleet import Fleet
+from agents.answering.quotas import OverQuota
+from agents.answering.workers import ask_all
+from elf.job.catalog.log import CatalogLog
+from elf.job.spec import Flow
+from elf.job.work import FlowWork, InspectWork, WorkStatus
+from elf.planning.budgets import BudgetKeeper, Holder, Use
+from elf.planning.costs import Cost, Running, Wanted, cost_of, total
+from elf.ql.plan import Fragment, Plan
+from elf.wire.base import Answer
+
+AGENTS_MAX: Final = 16
+"""Agents that are asked for what they know."""
+FLOWS_MAX: Final = 64
+"""Flows of a stream that are asked for: those that most jobs read."""
+
+Told = dict[str, Any]
+"""A JSON object."""
+
+
+class Costs:
+    """Of what is not a job yet."""
+
+    def __init__(self, log: CatalogLog, fleet: Fleet, here: str, keeper: BudgetKeeper) -> None:
+        """``here``: the address of this agent."""
+        self._log = log
+        self._fleet = fleet
+        self._here = here
+        self._keeper = keeper
+
+    def of(self, plan: Plan) -> Generator[list[Ask], list[Answer], Told]:
+        """As a JSON object."""
+        new = self._new(plan)
+        addresses = {m.address for one in new for m in self._fleet.asked(one)}
+        some = sorted(addresses, key=lambda address: (address != self._here, address))[:AGENTS_MAX]
+        costs = yield from self._at(some, new)
+        return {
+            "flows": len(plan.unranged),
+            "new": len(new),
+            "agents": len(addresses),
+            "asked": len(some),
+            "told": [
+                {"agent": agent, **one._asdict()} for agent, one in sorted(costs.items()) if one is not None
+            ],
+        }
+
+    def refuse(self, name: str, creator: str, plan: Plan) -> Generator[list[Ask], list[Answer], None]:
+        """Raises ``OverQuota``: the job would bring its creator over the budget that this agent has for
+        them."""
+        holder = Holder("creator", creator)
+        budget = self._keeper.budgets.of(holder)
+        new = self._new(plan) if budget.bounds else []
+        if not new:
+            return
+        (cost,) = (yield from self._at([self._here], new)).values() or (None,)
+        if cost is None:
+            return
+        has = self._keeper.use(holder)
+        both = Use(has.cpu_share + cost.cpu_share, has.up_bytes_per_sec + cost.up_bytes_per_sec)
+        if budget.part(both) > 1:
+            would = f"{cost.cpu_share:.2%} of a core and {cost.up_bytes_per_sec:,.0f} bytes up a second"
+            raise OverQuota(
+                "budget",
+                f"job {name} would take some {would} of this agent, told by {_like(cost)}; {creator} has "
+                f"{has.cpu_share:.2%} and {has.up_bytes_per_sec:,.0f} already, of {budget.said}; "
+                "drop or pause a job first, or ask for less",
+            )
+
+    def _new(self, plan: Plan) -> list[Fragment]:
+        """What does not run yet."""
+        return [one for one in plan.unranged if self._log.equal(one) is None]
+
+    def _at(
+        self, addresses: Sequence[str], new: Sequence[Fragment]
+    ) -> Generator[list[Ask], list[Answer], dict[str, Cost | None]]:
+        """By the names of the agents that answer."""
+        streams = {one.stream for one in new}
+        flows = sorted(
+            (
+                flow
+                for flow in self._log.flows()
+                if flow.fragment.stream in streams and not flow.fragment.range[0]
+            ),
+            key=lambda flow: -len(self._log.readers(flow.uid)),
+        )[:FLOWS_MAX]
+        known = {flow.uid: flow for flow in flows}
+        request = InspectWork(id=0, origin="", flows=tuple(known))
+        answered = (yield from ask_all(addresses, request, WorkStatus)) if known and addresses else {}
+        return {
+            status.agent: self._cost(new, known, status) for status in answered.values() if status is not None
+        }
+
+    def _cost(self, new: Iterable[Fragment], known: Mapping[str, Flow], status: WorkStatus) -> Cost | None:
+        """All that is new, at one agent. None: nothing tells what some of it costs."""
+        running = [self._running(known[one.flow], one) for one in status.flows if one.flow in known]
+        found = []
+        for one in new:
+            wanted = Wanted(keys_of(one), one.pane_us, one.lateness_us or 0)
+            cost = cost_of(wanted, [of for stream, of in running if stream == one.stream])
+            if cost is None:
+                return None
+            found.append(cost)
+        return total(found)
+
+    def _running(self, flow: Flow, work: FlowWork) -> tuple[str, Running]:
+        fragment = flow.fragment
+        jobs = tuple(sorted(spec.name for spec in self._log.readers(flow.uid)))
+        return fragment.stream, Running(
+            jobs,
+            keys_of(fragment),
+            fragment.pane_us,
+            work.rows,
+            work.map_us + work.tree_us,
+            work.seal_us,
+            work.snapshots,
+            work.keys,
+            work.bytes,
+        )
+
+
+def keys_of(fragment: Fragment) -> tuple[str, ...]:
+    """What tells which flows have the same groups."""
+    if fragment.direct is not None:
+        return tuple(fragment.direct.keys)
+    return tuple(f"{key} of {fragment.map_sql}" for key in fragment.group_keys)
+
+
+def _like(cost: Cost) -> str:
+    return f"{cost.alike}, {', '.join(cost.like[:3])}" if cost.like else cost.alike
