@@ -7,7 +7,8 @@ Who asks is told no, and nothing is changed, where a group would have no majorit
 member is dead, and nobody is there to take its place. What is kept there would stand still until the dead one
 is back. Where that is so, or one more death would make it so, it looks for a while before it decides
 (``SURE_MS``): who has just died is missed by then, and a group that is about to have another leader has it.
-Where it goes all the same, its groups release the dead before it, if most of them live (``overlay.raft.changes``).
+Where it goes all the same, a group most of whose members live releases the dead one first
+(``overlay.raft.changes``).
 Once it has sealed there is no way back: whoever begins to leave, asked by ``--force`` or since nothing was in
 its way then, goes after ``GOING_MS`` (``agents.node.catalog``) without its groups' leave too, and says so.
 """
@@ -106,8 +107,9 @@ class Leaving:
         does, are = ("does", "is") if len(dead) == 1 else ("do", "are")
         return (
             f"{name} stays: {they} {does} not answer, and without {name} as well too few would be left that "
-            f"keep {things}; start {they} again and then leave, or leave all the same with --force: the others "
-            f"then go on without {they} where they can, and what they cannot keep waits until {they} {are} back"
+            f"keep {things}; start {they} again and then leave, or leave all the same with --force: then the "
+            f"others go on without {they} where they can, and what they cannot keep waits until {they} {are} "
+            "back"
         )
 
     def _missed(self, key: bytes, spare: int) -> tuple[str, ...] | None:

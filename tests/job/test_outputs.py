@@ -8,16 +8,21 @@ from collections.abc import Sequence
 
 import pytest
 
+from agents.outputs.delivering import Deliveries
 from agents.outputs.parcels import Parcel
+from agents.ports import Results
 from elf.batch import decode
 from elf.errors import UserError
-from elf.job.effects import PruneWindows
+from elf.job.effects import Deliver, PruneWindows
+from elf.job.events import Delivered
 from elf.job.output import OutputSpec
 from elf.job.spec import JobSpec
+from lab.chaos.engine import plan
 from lab.chaos.world import World
 from tests.support.histories import begun, settled
 from tests.support.jobgroups import leader, moved, staffed
 from tests.support.outside import came, said
+from tests.support.versions import answered, reconfigure
 
 CREATE = "CREATE OUTPUT out FROM JOB job TO 'https://outside.example/in'"
 
@@ -130,3 +135,30 @@ def test_outputs_end_with_a_word_and_with_their_job() -> None:
     world.run(3_000)
     assert all(agent.node.log.outputs() == () for agent in world.agents)
     assert said(world, 0, "SHOW OUTPUTS").payload == b""
+
+
+def test_what_is_delivered_may_be_of_a_version_that_only_the_master_still_names(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The log forgets a version that reads nothing; an alert then could not know what a window without rows
+    says (``elf sim chaos``, seed 4000485)."""
+    world, seen, deliver = World(97, 3), list[set[int]](), Deliveries.deliver
+
+    def watched(self: Deliveries, effect: Deliver, results: Results) -> Delivered:
+        seen.append({one.version for one in effect.versions})
+        return deliver(self, effect, results)
+
+    monkeypatch.setattr(Deliveries, "deliver", watched)
+    spec, _ = begun(world, 30_000, rate_ms=500)
+    staffed(world, spec, 3)
+    world.run(5_000)
+    reconfigure(world, spec, "alter", plan(2, least=2))
+    assert not answered(world)
+    logs = [agent.node.log for agent in world.agents]
+    world.run_until(
+        lambda: all({one.version for one in log.versions(spec.uid)} == {2} for log in logs), 20_000
+    )
+    said(world, 1, f"{CREATE} FROM BEGINNING")
+    world.run(3_000)
+    assert seen
+    assert all(versions == {1, 2} for versions in seen)

@@ -62,7 +62,9 @@ class JobGroup:
         self.durable = durable
         self.reconfiguration = Reconfiguration(address, log, master, creator)
         self.subscribers = Subscribers(master, now_ms, published)
-        self.outputs = Outputs(master.spec.uid, published, outputs, tables)
+        self.outputs = Outputs(
+            master.spec.uid, published, outputs, tables, lambda: (one.spec for one in master.versions)
+        )
         self._address = address
         self._created_ms = now_ms
         self._pruned_ms = 0

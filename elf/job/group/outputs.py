@@ -15,7 +15,7 @@ again.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -61,11 +61,19 @@ class _Output:
 
 class Outputs:
     """Of the job ``uid``. ``published``: the number of its last results; ``kept``: what its job group has;
-    ``tables``: likewise. A table is an output that stays in the group, and nothing of it is delivered."""
+    ``tables``: likewise. A table is an output that stays in the group, and nothing of it is delivered.
+    ``versions``: those that its master names. The log forgets who reads nothing any more, and what is
+    delivered may be older."""
 
     def __init__(
-        self, uid: str, published: int, kept: Iterable[OutputKept] = (), tables: Iterable[TableKept] = ()
+        self,
+        uid: str,
+        published: int,
+        kept: Iterable[OutputKept] = (),
+        tables: Iterable[TableKept] = (),
+        versions: Callable[[], Iterable[JobSpec]] = tuple,
     ) -> None:
+        self._named = versions
         self.tables = Tables(uid, tables)
         self._uid = uid
         self._published = published
@@ -109,16 +117,16 @@ class Outputs:
         if self._save_due_ms(one, now_ms) <= now_ms:
             one.saving, one.saved_ms = SaveOutput(one.at), now_ms
             found.append(one.saving)
-        if now_ms >= one.due_ms and (deliver := self._next(one)) is not None:
-            one.under_way, one.due_ms = deliver, now_ms + UNDER_WAY_MS_MAX
-            found.append(deliver)
+        if self._job is not None and now_ms >= one.due_ms and self._waits(one):
+            versions = {spec.version: spec for spec in (*self._named(), *self._versions)}
+            one.under_way = Deliver(one.spec, self._job, one.at, tuple(versions.values()))
+            one.due_ms = now_ms + UNDER_WAY_MS_MAX
+            found.append(one.under_way)
         return found
 
-    def _next(self, one: _Output) -> Deliver | None:
-        """What can be delivered, now or later."""
-        if self._job is None or one.saved is None or one.at.number >= self._published:
-            return None
-        return Deliver(one.spec, self._job, one.at, self._versions)
+    def _waits(self, one: _Output) -> bool:
+        """Whether something of it can be delivered, now or later."""
+        return self._job is not None and one.saved is not None and one.at.number < self._published
 
     def _save_due_ms(self, one: _Output, now_ms: int) -> int:
         """When a record is to be proposed; long from now: it need not be."""
@@ -130,7 +138,7 @@ class Outputs:
 
     def deadline(self, now_ms: int) -> int | None:
         waits = [self._save_due_ms(one, now_ms) for one in self._outputs.values()]
-        waits += [one.due_ms for one in self._outputs.values() if self._next(one) is not None]
+        waits += [one.due_ms for one in self._outputs.values() if self._waits(one)]
         waits += [due] if (due := self.tables.deadline(now_ms)) is not None else []
         return min(waits, default=None)
 
