@@ -1,4 +1,5 @@
-"""What jobs take of this agent, against the budgets that its owner has set (``elf.planning.budgets``)."""
+"""What jobs take of this agent, against the budgets that its owner has set (``elf.planning.budgets``), and
+against what they promise (``elf.planning.overload``): the weights at which flows are mapped here."""
 
 from __future__ import annotations
 
@@ -12,29 +13,74 @@ from elf.job.rollup.sender import Sender
 from elf.job.sampling import why_plan_whole
 from elf.job.work import BudgetWork
 from elf.planning.budgets import AGENT, BudgetKeeper, Budgets, FlowUse, Holder, Reader
+from elf.planning.overload import FlowLoad, Overload
 
 PYTHON = "is in Python"
+Weight = tuple[int, str]
+"""And whose budget, or promise, that is."""
+WHOLE: Weight = (1, "")
 
 
 class Lending:
-    """``keeper`` decides; here is what it needs to know, and what becomes of it."""
+    """``keeper`` decides for budgets; here is what it needs to know, and what becomes of it. ``lags``: how
+    far behind streams are, in ms, for promises. A flow has the higher weight of both."""
 
     def __init__(self, context: Context, sender: Sender, budgets: Budgets) -> None:
         self._me, self._log = context.me.address, context.log
         self._sender = sender
         self.keeper = BudgetKeeper(budgets)
+        self.lags: dict[str, int] = {}
+        self._overloads: dict[str, Overload] = {}
+        self._spent: dict[str, dict[str, int]] = {}
+        self._lent: dict[str, Weight] = {}
+        self._late: dict[str, Weight] = {}
+        self._said: dict[str, Weight] = {}
 
     def look(self, installed: Mapping[str, str], programs: Mapping[str, int], now_ms: int) -> list[Work]:
         """``installed``: the streams of the flows that are computed here; ``programs``: what jobs in Python
         have taken, in µs."""
-        if not self.keeper.due(now_ms):
-            return []
-        changed = self.keeper.look([*self._flows(installed), *self._programs(programs)], now_ms)
+        if self.keeper.due(now_ms):
+            flows = [*self._flows(installed), *self._programs(programs)]
+            self._lent |= self.keeper.look(flows, now_ms)
+        self._promised(installed, now_ms)
+        wanted = {
+            uid: max(self._lent.get(uid, WHOLE), self._late.get(uid, WHOLE), key=lambda one: one[0])
+            for uid in (*self._lent, *self._late)
+            if uid in installed
+        }
+        changed = {uid: one for uid, one in wanted.items() if one != self._said.get(uid)}
+        self._said = wanted
+        self._lent = {uid: one for uid, one in self._lent.items() if uid in installed}
         by_stream: dict[str, list[tuple[str, int, str]]] = defaultdict(list)
         for uid, (weight, whose) in changed.items():
-            if uid in installed:
-                by_stream[installed[uid]].append((uid, weight, whose))
+            by_stream[installed[uid]].append((uid, weight, whose))
         return [Work(stream, SetWeights(tuple(ones))) for stream, ones in by_stream.items()]
+
+    def _promised(self, installed: Mapping[str, str], now_ms: int) -> None:
+        """What is left out so that jobs keep what they promise."""
+        spent = self._sender.spent()
+        self._late = {}
+        for stream in self.lags:
+            overload = self._overloads.setdefault(stream, Overload())
+            flows = {uid: self._promise(uid) for uid, where in installed.items() if where == stream}
+            if overload.due(now_ms):
+                before = self._spent.get(stream, {})
+                took = {uid: spent.get(uid, 0) - before.get(uid, spent.get(uid, 0)) for uid in flows}
+                self._spent[stream] = {uid: spent.get(uid, 0) for uid in flows}
+                loads = [FlowLoad(uid, max(0, took[uid]) / 1000, flows[uid][0]) for uid in flows]
+                overload.look(loads, self.lags[stream], now_ms)
+            held = {uid: weight for uid, weight in overload.weights.items() if uid in flows}
+            self._late |= {uid: (w, flows[uid][1]) for uid, w in held.items() if flows[uid][0] is not None}
+
+    def _promise(self, uid: str) -> tuple[float | None, str]:
+        """The tightest promise of the readers of a flow (ms), and whose it is; None: one of them promises
+        nothing, or is mapped whole."""
+        promises = []
+        for spec in self._log.readers(uid):
+            if spec.plan.promise is None or why_plan_whole(spec.plan):
+                return None, ""
+            promises.append((spec.plan.promise.within_us / 1000, f"the promise of job {spec.name}"))
+        return min(promises, default=(None, ""))
 
     def of(self, jobs: Collection[str]) -> tuple[BudgetWork, ...]:
         """How these jobs (uids), and their creators, are with their budgets here."""

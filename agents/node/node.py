@@ -47,7 +47,7 @@ from elf.job.effects import (
     Skipped,
     Stop,
 )
-from elf.job.events import Arrived, Consulted, Event, FunctionsTried, HeldBack, Offloaded, Worked
+from elf.job.events import Arrived, Consulted, Event, FunctionsTried, HeldBack, Lagging, Offloaded, Worked
 from elf.job.group.commits import Commits, Wanted
 from elf.job.group.groups import JobGroups
 from elf.job.group.port import (
@@ -297,6 +297,9 @@ class Node:
                 return list(self.router.handle(event, now_ms))
             case HeldBack():
                 self.lending.keeper.waited(event.lag_ms, now_ms)
+                return []
+            case Lagging():
+                self.lending.lags[event.stream] = event.lag_ms
                 return []
             case Offloaded():
                 return list(self.clients.offloaded(event, now_ms))

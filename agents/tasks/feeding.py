@@ -81,6 +81,9 @@ GAPS_KEPT: Final = 100
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 LEARNED_AT_ONCE: Final = 200
 """Lines of a file that are remembered when its last ones alone are read."""
+LAG_MS: Final = 50
+"""A stream that is behind by less is not behind."""
+LAG_TOLD_EVERY_MS: Final = 1_000
 SHARE_TOLD_EVERY_MS: Final = 60_000
 """That reading waits for what the agent may take is said so often."""
 ARCHIVE_TOLD_EVERY_MS: Final = 60_000
@@ -110,6 +113,9 @@ class _Stream:
     told: dict[str, str] = field(default_factory=dict)
     at_end_ms: int = 0
     """When all was read that its files had; 0: never yet."""
+    lag_ms: int = 0
+    """How far its stream task is behind its files, as it was told last, and when."""
+    lag_told_ms: int = 0
     idle_ms: int = 0
     """When the stream task was last told that nothing new was read, or had something new."""
     said_ms: int = 0
@@ -140,7 +146,7 @@ class Feeding:
         now_ms: Callable[[], int],
         leaving: Callable[[], bool],
         when_done: WhenDone,
-        tell: Callable[[was.Worked | was.Consulted | was.Ran | was.HeldBack], None],
+        tell: Callable[[was.Worked | was.Consulted | was.Ran | was.HeldBack | was.Lagging], None],
         memory_max_bytes: int | None,
         allowances: Mapping[str, Allowance] = {},
         running: Running,
@@ -387,6 +393,8 @@ class Feeding:
                     await self._within_allowances(stream, fed)
                 continue
             stream.slots.release()
+            if stream.read_bytes == stream.task.counts.bytes_read:
+                self._lags(stream, 0, self._now_ms())
             self._tell_problems(stream)
             if stream.input.exhausted:
                 self.perform(stream.task.facts.stream, Finish())
@@ -411,7 +419,8 @@ class Feeding:
             new_sources=new_sources,
             learned=learned,
         )
-        self._when_done(future, lambda outcome: self._fed(stream, outcome))
+        at_end_ms = stream.at_end_ms
+        self._when_done(future, lambda outcome: self._fed(stream, outcome, at_end_ms))
         self._unweighed += chunk.end - chunk.start
         return future
 
@@ -431,6 +440,7 @@ class Feeding:
         with: what has waited comes after that."""
         loop, resting = asyncio.get_running_loop(), stream.resting
         resting.begin()
+        stream.at_end_ms = 0
         positions = await loop.run_in_executor(stream.reader, self._let_go, stream)
         idle = Idle(self._now_ms(), stream.input.finished())
         await asyncio.wrap_future(stream.thread.submit(stream.task.rest, idle, positions))
@@ -610,9 +620,19 @@ class Feeding:
         self._unweighed = self._unweighed if over else 0
         return over
 
-    def _fed(self, stream: _Stream, outcome: Outcome) -> None:
+    def _fed(self, stream: _Stream, outcome: Outcome, at_end_ms: int) -> None:
+        """A chunk is taken. ``at_end_ms``: when all there was had been read last, by this chunk or before."""
         stream.slots.release()
+        now_ms = self._now_ms()
+        self._lags(stream, now_ms - at_end_ms if at_end_ms else 0, now_ms)
         self._worked(stream, "Feed", outcome)
+
+    def _lags(self, stream: _Stream, lag_ms: int, now_ms: int) -> None:
+        """Who weighs what flows of a stream take is told how far behind it is, each second while it is."""
+        lag_ms = lag_ms if lag_ms >= LAG_MS else 0
+        if lag_ms != stream.lag_ms and (not lag_ms or now_ms - stream.lag_told_ms >= LAG_TOLD_EVERY_MS):
+            stream.lag_ms, stream.lag_told_ms = lag_ms, now_ms
+            self._tell(was.Lagging(stream.task.facts.stream, lag_ms))
 
     def _tell_problems(self, stream: _Stream) -> None:
         """Name files that cannot be read, once each."""

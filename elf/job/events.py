@@ -158,6 +158,13 @@ class HeldBack(msgspec.Struct, frozen=True):
     lag_ms: int
 
 
+class Lagging(msgspec.Struct, frozen=True):
+    """What a stream task has taken last had been all there was so long ago; 0: it is as far as its files."""
+
+    stream: str
+    lag_ms: int
+
+
 class Offloaded(msgspec.Struct, frozen=True):
     """What ``work`` of an ``Offload`` came to: a value, or what it raised."""
 
@@ -190,6 +197,7 @@ Event = (
     | WindowsRead
     | Consulted
     | HeldBack
+    | Lagging
     | Offloaded
     | Failure
 )

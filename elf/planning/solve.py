@@ -50,7 +50,7 @@ BUSY_MAX: Final = 0.7
 """Of its time, that a root may merge."""
 SPARE: Final = 0.9
 """Of what is promised: a setting is taken that keeps this, if there is one."""
-RATES: Final = tuple(2.0**power for power in np.arange(-8, 8.5, 0.5))
+RATES: Final = tuple(2.0 ** (half / 2) for half in range(-16, 17))
 """Of the present rate: where the promise is still kept is looked for among these."""
 DEFAULTS: Final = Costs(sync=Moments(4.0, 9.0), hop=Moments(0.5, 0.1), depth=1, draft=2.0)
 """Of a fleet of which nothing is known: fast disks and a quiet network, so that what is refused on their

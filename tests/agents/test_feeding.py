@@ -72,7 +72,7 @@ async def test_who_has_nothing_to_say_wakes_nobody() -> None:
     def when_done(future: Future[T], then: Callable[[T], None]) -> None:
         future.add_done_callback(lambda done: loop.call_soon_threadsafe(lambda: then(done.result())))
 
-    def tell(event: was.Worked | was.Consulted | was.Ran | was.HeldBack) -> None:
+    def tell(event: was.Worked | was.Consulted | was.Ran | was.HeldBack | was.Lagging) -> None:
         assert isinstance(event, was.Worked)
         told.append(event.command)
 

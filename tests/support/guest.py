@@ -56,7 +56,7 @@ class Guest:
         self.input = Tail([str(logs)])
         facts = TaskStatus(STREAM, get_format("json"), "ts", "")
         self.task = StreamTask(facts, settings, store)
-        self.told: list[was.Worked | was.Consulted | was.Ran | was.HeldBack] = []
+        self.told: list[was.Worked | was.Consulted | was.Ran | was.HeldBack | was.Lagging] = []
         loop = asyncio.get_running_loop()
 
         def when_done(future: Future[T], then: Callable[[T], None]) -> None:

@@ -1,0 +1,139 @@
+"""Which rows are left out so that those that are not are in time, where an agent cannot map all that comes
+(SCALLA, VLDB 2015, section 4, for flows of a stream in the place of the paper's rows).
+
+One pass over the lines serves all flows of a stream, so what one takes makes the windows of all late: they
+have one deadline, and with one Algorithm 1 says: while it takes longer than there is time, drop the dearest.
+What may be left out are rows of flows whose readers all promise something (``WITHIN``), down to one in
+``WEIGHT_MAX`` (``elf.job.sampling``): of the flow first that takes most for a row.
+
+    in time ── lag ≥ half a promise, and it does not shrink ──▶ behind: it is to catch up in ``CATCH_UP_MS``
+       ▲                                                           │ no lag: it is to stay so
+       └──────── there is room for more, for ``CALM`` looks ◀──────┘
+
+While a stream is behind all its time is taken, so what a second of its lines takes is known: of each flow,
+and of what all have in common. Later the flows tell how many lines come. Nothing is left out in vain: not
+where a stream catches up by itself, nor where even the highest weights would not keep it in time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from elf.planning.budgets import WEIGHT_MAX
+
+LOOK_MS: Final = 2_000
+"""Between two looks."""
+CATCH_UP_MS: Final = 4_000
+SHRINKS: Final = 0.25
+"""Of the time that goes by: a lag that shrinks by as much is let be."""
+STAYS: Final = 0.95
+"""Of its time that a stream may take where rows are left out."""
+ROOM: Final = 0.85
+"""Of its time that it may take with more rows."""
+CALM: Final = 3
+SETTLES: Final = 2
+"""After so many looks what flows take is all taken at their weights: chunks were waiting."""
+
+
+class FlowLoad(msgspec.Struct, frozen=True):
+    """What a flow has taken since the last look, at its weight of then. ``within_ms``: the tightest promise
+    of its readers; None: one of them promises nothing, or has no estimate, so all its rows are mapped."""
+
+    uid: str
+    cpu_ms: float
+    within_ms: float | None = None
+
+
+def fitted(shared: float, whole: Mapping[str, float], until: float) -> dict[str, int]:
+    """Weights of flows, at which a second of lines takes so long at most. ``whole``: what each takes for all
+    rows; ``shared``: what is not sampled."""
+    found, order = dict.fromkeys(whole, 1), sorted(whole, key=lambda uid: (-whole[uid], uid))
+
+    def takes() -> float:
+        return shared + sum(cost / found[uid] for uid, cost in whole.items())
+
+    for uid in order:
+        while takes() > until and found[uid] < WEIGHT_MAX:
+            found[uid] *= 2
+    for uid in reversed(order):  # the last one may have made room for more of those before
+        while found[uid] > 1 and takes() + whole[uid] / found[uid] <= until:
+            found[uid] //= 2
+    return found
+
+
+class Overload:
+    """Of one stream of an agent. ``weights``: of flows whose rows are left out."""
+
+    def __init__(self) -> None:
+        self.weights: dict[str, int] = {}
+        self._looked_ms: int | None = None
+        self._lag_ms = 0.0
+        self._shared = 0.0
+        """What is not sampled, of a second of lines (ms), when it was behind."""
+        self._whole: dict[str, float] = {}
+        self._calm = 0
+        """Looks since it was behind."""
+        self._same = SETTLES
+        """Looks since the weights were others."""
+
+    def due(self, now_ms: int) -> bool:
+        return self._looked_ms is None or now_ms - self._looked_ms >= LOOK_MS
+
+    def look(self, flows: Sequence[FlowLoad], lag_ms: float, now_ms: int) -> dict[str, int]:
+        """What flows have taken since the last look, and how far behind the stream is. The weights of those
+        whose rows are left out from now on."""
+        looked_ms, self._looked_ms = self._looked_ms, now_ms
+        grew_ms, self._lag_ms = lag_ms - self._lag_ms, lag_ms
+        able = [flow for flow in flows if flow.within_ms is not None]
+        uids = {flow.uid for flow in able}
+        self.weights = {uid: weight for uid, weight in self.weights.items() if uid in uids}
+        if not able or looked_ms is None or now_ms <= looked_ms:
+            return self.weights
+        secs = (now_ms - looked_ms) / 1000
+        self._same += 1
+        tightest = min(flow.within_ms for flow in able if flow.within_ms is not None)
+        if lag_ms >= tightest / 2:
+            self._behind(able, secs, lag_ms, grew_ms)
+        elif self.weights:
+            self._in_time(able, secs)
+        return self.weights
+
+    def _full(self, able: Sequence[FlowLoad]) -> dict[str, float]:
+        """What they would have taken for all rows."""
+        return {flow.uid: flow.cpu_ms * self.weights.get(flow.uid, 1) for flow in able}
+
+    def _behind(self, able: Sequence[FlowLoad], secs: float, lag_ms: float, grew_ms: float) -> None:
+        self._calm = 0
+        if self._same <= SETTLES:
+            return
+        came = max(0.05 * secs, secs - grew_ms / 1000)
+        spent = sum(flow.cpu_ms for flow in able)
+        self._shared = max(0.0, 1000 * secs - spent) / came
+        self._whole = {uid: cost / came for uid, cost in self._full(able).items()}
+        least = self._shared + sum(cost / WEIGHT_MAX for cost in self._whole.values())
+        if grew_ms > -1000 * secs * SHRINKS and least <= 1000 * STAYS:
+            wanted = fitted(self._shared, self._whole, 1000 / (1 + lag_ms / CATCH_UP_MS))
+            self._set({uid: max(weight, self.weights.get(uid, 1)) for uid, weight in wanted.items()})
+
+    def _in_time(self, able: Sequence[FlowLoad], secs: float) -> None:
+        """At first it takes what it took, when it was behind; later its flows tell how many lines come."""
+        self._calm += 1
+        if self._calm == 1:
+            wanted = fitted(self._shared, self._whole, 1000 * STAYS)
+        elif self._calm > CALM and self._same > SETTLES:
+            full = self._full(able)
+            known = sum(self._whole.get(uid, 0.0) for uid in full)
+            times = sum(full.values()) / secs / known if known else 1.0
+            whole = {uid: cost / secs for uid, cost in full.items()}
+            wanted = fitted(times * self._shared, whole, 1000 * ROOM)
+        else:
+            return
+        self._set({uid: min(wanted.get(uid, 1), weight) for uid, weight in self.weights.items()})
+
+    def _set(self, weights: Mapping[str, int]) -> None:
+        before = self.weights
+        self.weights = {uid: weight for uid, weight in weights.items() if weight > 1}
+        self._same = self._same if self.weights == before else 0

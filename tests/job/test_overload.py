@@ -1,0 +1,85 @@
+"""A stream that falls behind: rows of jobs with WITHIN are left out by weight, others' are not, windows say
+whose promise it was, and their sums are estimates; on virtual time, where what work costs is made up."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from elf.batch import decode
+from elf.fields import replace
+from elf.job import events as was
+from elf.job.spec import JobSpec
+from elf.ql.promises import Promise
+from lab.chaos.agent import SimAgent
+from lab.chaos.engine import STREAM, plan
+from lab.chaos.world import World
+from tests.support.histories import begun
+
+WHOSE = "the promise of job job"
+
+
+def overloaded(agent: SimAgent, dear: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From now on a flow takes nine tenths of all time, and the stream falls behind."""
+    sender, began = agent.node.sender, agent.now_ms
+    monkeypatch.setattr(sender, "spent", lambda: {dear: 900 * (agent.now_ms - began)})
+
+    def tell(lag_ms: int) -> None:
+        if lag_ms <= 20_000:
+            agent.handle(was.Lagging(STREAM, lag_ms))
+            agent.world.after(1_000, agent, lambda: tell(lag_ms + 400))
+
+    tell(400)
+
+
+def statuses(world: World, spec: JobSpec) -> list[dict[str, Any]]:
+    rows = world.leader(spec).store.windows(spec.uid, -(1 << 62), 1 << 62)
+    return [one for row in rows for one in decode(row.status).to_pylist()]
+
+
+def counts(world: World, spec: JobSpec) -> dict[int, dict[str, int]]:
+    return {start: keys for start, (_, keys, _) in world.committed(spec).items()}
+
+
+def test_rows_of_a_promised_job_are_weighed_and_its_windows_say_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(48, 3, checking=False)
+    spec, _ = begun(world, 60_000, query=replace(plan(2), promise=Promise(500_000, 99.0)), rate_ms=12)
+    other = world.create(0, plan(2, lateness_us=600_000), "other")
+    world.run(6_000)
+    slow = next(agent for agent in world.agents if agent.address != world.leader(spec).address)
+    overloaded(slow, spec.flows[0].uid, monkeypatch)
+    world.run(16_000)
+    held = {agent.index: agent.worker.states()[spec.flows[0].uid].weight for agent in world.agents}
+    assert held[slow.index] > 1
+    assert {weight for index, weight in held.items() if index != slow.index} == {1}
+    assert all(agent.worker.states()[other.flows[0].uid].weight == 1 for agent in world.agents)
+    found = [one for one in statuses(world, spec) if one["budgets"]]
+    assert found
+    assert {budget["budget"] for one in found for budget in one["budgets"]} == {WHOSE}
+    assert sum(one["sampled"] for one in found) > 0
+    assert not any(one["budgets"] for one in statuses(world, other))
+    whole = counts(world, other)
+    for start, keys in counts(world, spec).items():
+        if start > min(whole) and (exact := whole.get(start)) is not None:
+            n, total = sum(keys.values()), sum(exact.values())
+            assert abs(n - total) <= 4 * math.sqrt(max(held.values()) * total) + 9 * max(held.values())
+    world.drop(spec)
+    world.run(4_000)
+    assert spec.flows[0].uid not in slow.node.lending._late
+    slow.crash()
+    world.run(1_000)
+    world.restart(slow)
+    world.run(3_000)
+    assert slow.worker.states()[other.flows[0].uid].weight == 1
+
+
+def test_a_flow_that_somebody_reads_without_a_promise_is_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(49, 2, checking=False)
+    spec, _ = begun(world, 40_000, query=replace(plan(2), promise=Promise(500_000, 99.0)))
+    reader = world.create(0, plan(2), "reader")
+    assert reader.flows[0].uid == spec.flows[0].uid
+    overloaded(world.agents[1], spec.flows[0].uid, monkeypatch)
+    world.run(15_000)
+    assert all(agent.worker.states()[spec.flows[0].uid].weight == 1 for agent in world.agents)
