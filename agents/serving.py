@@ -126,7 +126,9 @@ def bound(listen: str, key: str, kind: socket.SocketKind = socket.SOCK_STREAM) -
     family = socket.AF_INET6 if host.startswith("[") else socket.AF_INET
     try:
         if kind == socket.SOCK_STREAM:
-            return socket.create_server((host.strip("[]"), port), family=family)
+            server = socket.create_server((host.strip("[]"), port), family=family)
+            server.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # what it accepts has it too
+            return server
         found = socket.socket(family, kind)
         try:
             found.bind((host.strip("[]"), port))
