@@ -47,6 +47,10 @@ BENCHES: Final = {
         "lab.bench.page.Page",
         "What subscribers of a job, and a browser with the page, take from an agent; how soon it is seen.",
     ),
+    "tables": (
+        "lab.bench.tables.Tables",
+        "Rows of a table are asked for by key while windows go in: how soon are they there?",
+    ),
     "control": (
         "lab.bench.control_measures.Control",
         "Real agents on loopback: how soon they are ready, run a job, hear a notice, give a window's result.",
