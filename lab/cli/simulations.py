@@ -208,3 +208,23 @@ def latency(
     from lab.scenarios import ScenarioOptions, run_scenarios
 
     return run_scenarios(SCENARIOS, ScenarioOptions(tuple(scenario or ()), seed, json))
+
+
+@app.command()
+def wan(
+    scenario: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--scenario",
+            metavar="NAME",
+            help="figure_1, intervals, batch_times, objective, planner; may be repeated (all).",
+        ),
+    ] = None,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="The same seed, the same draws.")] = 1,
+    json: Annotated[bool, typer.Option("--json", help="The last line is one JSON object.")] = False,
+) -> int:
+    """Slow links between regions: trees and batch intervals of all jobs; non-zero below a target."""
+    from lab.scenarios import ScenarioOptions, run_scenarios
+    from lab.wan.scenarios import SCENARIOS
+
+    return run_scenarios(SCENARIOS, ScenarioOptions(tuple(scenario or ()), seed, json))

@@ -1,0 +1,11 @@
+"""Jobs across slow links: the figures of *Wide-Area Spark Streaming*, and elf's planner of routes beside
+every plan that there is: ``elf sim wan``.
+
+| module | what |
+|---|---|
+| ``network`` | links with a rate and a delay, and batches on their way: what is *measured* |
+| ``drawn`` | the paper's testbed, small and large problems, from a seed |
+| ``printed`` | the paper's Algorithm 1 as it is printed |
+| ``exact`` | the best of all plans, by trying each |
+| ``scenarios`` | what is run, beside its target |
+"""
