@@ -357,6 +357,12 @@ class HttpConfig:
     address_connections_max: int = setting(
         64, whole(4), "Open connections from one address (that of a proxy, too)."
     )
+    answers_max: int = setting(
+        50,
+        whole(1),
+        "Answers a second to one address, beside those of /health and /ready: more for web servers that ask "
+        "tables by key; each is made where the agent hears its fleet.",
+    )
     page: bool = setting(
         False,
         flag(),

@@ -110,7 +110,7 @@ class HttpServer:
 
             page, policy = Page(host, self._events), PAGE_POLICY
             shown = page.before(shown)
-            bounds = replace(bounds, has_body=page.has_body, answers=PAGE_ANSWERS)
+            bounds = replace(bounds, has_body=page.has_body, answers=max(bounds.answers, PAGE_ANSWERS))
         secret = None if tls is None else tls.context()
         self._door = Door(shown, names | names_of(listen), bounds, refused, secret)
         self._server = Served(listen, self._door, "http.listen", policy)

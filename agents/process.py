@@ -357,7 +357,7 @@ async def _shown(
         yield None
         return
     names = names_of(config.agent.listen, config.agent.advertise, also=http.hosts)
-    bounds = Bounds(http.connections_max, http.address_connections_max)
+    bounds = Bounds(http.connections_max, http.address_connections_max, answers=http.answers_max)
     alone = is_loopback(split_address(http.listen)[0]) or keyring.mode == "open"
     look = None if alone else keyring.refused_reader
     tls = Tls(http.tls_cert, http.tls_key) if http.tls_cert else None

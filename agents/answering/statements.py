@@ -153,7 +153,7 @@ class Statements:
 
     def _for_owner(self, asked: Execute, statement: statements.Statement, who: Principal | None) -> Execute:
         """An admin changes jobs of others as if they were their owners."""
-        from elf.ql import aggregates, changes, outputs, statements
+        from elf.ql import aggregates, changes, keyed, outputs, statements
 
         kinds = (
             changes.AlterJob
@@ -170,7 +170,7 @@ class Statements:
         match statement:
             case outputs.CreateOutput():
                 spec = self._log.find_job(statement.job, asked.creator)
-            case outputs.DropOutput():
+            case outputs.DropOutput() | keyed.AlterTable():
                 spec = self._log.find_output(statement.name, asked.creator)
             case aggregates.DropAggregate():
                 spec = self._log.find_aggregate(statement.name, asked.creator)
@@ -190,6 +190,8 @@ class Statements:
                 return (yield from self._create(asked, statement, now_ms))
             case changes.AlterJob():
                 return (yield from self._changes.alter(asked, statement))
+            case keyed.AlterTable():
+                return (yield from self._tables.alter(asked, statement))
             case changes.PreviewJob():
                 return (yield from self._preview(asked, statement))
             case changes.MoveJob():

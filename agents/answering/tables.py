@@ -19,25 +19,30 @@ import pyarrow as pa
 from agents.answering.asks import SILENT, Ask, Procedure, Tell, ToAddress, Until, evaluate, offload
 from agents.answering.fleet import Fleet
 from agents.answering.masters import Masters
+from agents.answering.once import author_of
 from agents.answering.past import moment
 from elf.batch import decode, encode
 from elf.client.past import joined
 from elf.errors import UserError
+from elf.fields import replace
 from elf.job.catalog.log import CatalogLog
 from elf.job.effects import TableQuestion
+from elf.job.messages.log import AddOutput
 from elf.job.output import OutputSpec
 from elf.job.spec import JobSpec
-from elf.job.tables import BEHIND, NO_TABLE, Asked, ReadTable, TableRows, is_table
+from elf.job.tables import BEHIND, NO_TABLE, ROUND_ROWS, Asked, ReadTable, TableRows, is_table
 from elf.wire.base import Answer
 from elf.wire.clients import Execute, Reply
 
 if TYPE_CHECKING:  # sqlglot, as in agents.answering.statements
-    from elf.ql.keyed import TableSelect
+    from elf.ql.keyed import AlterTable, TableSelect
 
 BYTES_MAX: Final = 64 << 20
 """Of encoded rows that are gathered for a SELECT over all of a table."""
 REMEMBERED_MAX: Final = 1_024
 """Tables of which it is remembered how far they were."""
+WHOLE_WAITS: Final = 15
+"""How often ALTER TABLE looks whether all rows have their new key."""
 TRIES: Final = 4
 """How often a table is asked for, where its group gets another leader or has only just heard of it."""
 _Rows = Generator[list[Ask], list[Answer], list[TableRows]]
@@ -122,9 +127,7 @@ class Tables:
         rows: bool = True,
     ) -> Generator[list[Ask], list[Answer], TableRows]:
         """Some rows, of no earlier moment than those that this agent has had before. Raises ``UserError``."""
-        job = self._log.job(spec.job)
-        if job is None:
-            raise UserError(f"table {spec.name} has ended with its job")
+        job = self._job(spec)
         error, at = "", ""
         for tried in range(TRIES):
             near = anywhere and not tried and self._holds(job.uid)
@@ -134,9 +137,10 @@ class Tables:
                 origin="",
                 uid=job.uid,
                 table=spec.uid,
+                of=spec.option("of"),
                 equals=equals,
                 after=after,
-                least=self._seen.get(spec.uid, 0),
+                least=max(self._seen.get(uid, 0) for uid in (spec.uid, spec.option("of"))),
                 anywhere=near,
                 rows=rows,
             )
@@ -152,6 +156,12 @@ class Tables:
         if error in (NO_TABLE, BEHIND) and (said := self._not_yet(spec, job)):
             raise UserError(f"table {spec.name}: {said}")
         raise UserError(f"table {spec.name}: {self._masters.said(at, why, 'the master of its job')}")
+
+    def _job(self, spec: OutputSpec) -> JobSpec:
+        job = self._log.job(spec.job)
+        if job is None:
+            raise UserError(f"table {spec.name} has ended with its job")
+        return job
 
     def _moved(self, job: JobSpec, at: str) -> bool:
         return self._masters.leader(job) != at
@@ -169,6 +179,43 @@ class Tables:
             self._seen.popitem(last=False)
         return rows
 
+    # -- another key -----------------------------------------------------------------------------------------
+
+    def alter(self, asked: Execute, statement: AlterTable) -> Procedure:
+        """A table of the same name takes its place, with all its rows (``elf.job.tables``)."""
+        old = self.find(statement.name, asked.creator)
+        if old.creator != asked.creator:
+            raise UserError(f"table {old.name} is {old.creator}'s, and only {old.creator} may change it")
+        now = yield from self._read(old, rows=False)
+        if now.kept.table != old.uid:
+            raise UserError(f"table {old.name}: its key is being changed; SHOW TABLES says how far that is")
+        options = dict(old.options) | {"key": ",".join(statement.key), "of": old.uid}
+        spec = replace(
+            old,
+            generation=1 + self._log.highest(old.app.hex()),
+            options=tuple(sorted(options.items())),
+            author=(yield from offload(partial(author_of, asked, statement))),
+        )
+        new = self._not_yet(spec, self._job(old))
+        if new:
+            raise UserError(f"table {old.name}: {new}")
+        if tuple(statement.key) == now.kept.key:
+            raise UserError(f"table {old.name} is found by {', '.join(now.kept.key)} already")
+        yield from self._fleet.have_logged(AddOutput(spec=spec), lambda: self._log.has_output(spec.uid))
+        if self._log.output(spec.uid) != spec:
+            raise UserError(
+                f"table {old.name} is not changed: another change came first, or no voter answers"
+            )
+        key = ", ".join(statement.key)
+        for _ in range(WHOLE_WAITS):
+            if (yield from self._read(spec, rows=False)).kept.table == spec.uid:
+                return Reply(request=asked.request, text=f"table {old.name} is found by {key} now")
+            yield [Until(partial(self._log.is_dropped, spec.uid))]
+        return Reply(
+            request=asked.request,
+            text=f"table {old.name} is found by {key} when all rows have it: SHOW TABLES says when",
+        )
+
     # -- what is there ---------------------------------------------------------------------------------------
 
     def rows(self) -> Generator[list[Ask], list[Answer], list[dict[str, object]]]:
@@ -181,7 +228,7 @@ class Tables:
             row: dict[str, object] = {"table": spec.name, "creator": spec.creator, "job": job.name}
             row["key"] = spec.option("key").replace(",", ", ")
             try:
-                found.append(row | _facts((yield from self._read(spec, rows=False))))
+                found.append(row | _facts((yield from self._read(spec, rows=False)), spec))
             except UserError as error:
                 none = dict.fromkeys(("rows", "bytes", "evicted", "unfit"), 0)
                 found.append(row | none | {"as_of": "", "state": str(error)})
@@ -205,7 +252,7 @@ class Tables:
             "columns": ", ".join(f"{field.name} {field.type}" for field in schema),
             "retained": f"{retain / 60_000_000:g} minutes" if retain else "for ever",
             "leader": "" if job is None else self._fleet.named(self._masters.leader(job)),
-            **{name: value for name, value in _facts(one).items() if name != "state"},
+            **{name: value for name, value in _facts(one, spec).items() if name != "state"},
         }
         return [{"fact": fact, "value": value} for fact, value in told.items()]
 
@@ -217,14 +264,18 @@ def _reply(asked: Execute, text: str, one: TableRows, payload: bytes = b"") -> R
     return Reply(request=asked.request, text=text, body=msgspec.json.encode(told), payload=payload)
 
 
-def _facts(one: TableRows) -> dict[str, object]:
+def _facts(one: TableRows, spec: OutputSpec) -> dict[str, object]:
+    state = "up to date" if one.number else "no window yet"
+    if one.kept.table != spec.uid:
+        done = min(one.rounds * ROUND_ROWS, one.count)
+        state = f"found by {', '.join(one.kept.key)} until all rows have the new key: {done:,} have"
     return {
         "rows": one.count,
         "bytes": one.size,
         "evicted": one.evicted,
         "unfit": one.unfit,
         "as_of": moment(one.newest_us) if one.newest_us is not None else "",
-        "state": "up to date" if one.number else "no window yet",
+        "state": state,
     }
 
 

@@ -35,7 +35,7 @@ from elf.job.group.port import (
 from elf.job.output import OutputKept
 from elf.job.rollup.flowroots import StoredPanes
 from elf.job.spec import END_OF_TIME, START_OF_TIME, JobSpec, VersionRecord, is_range
-from elf.job.tables import TableKept
+from elf.job.tables import TableKept, TableRound
 
 T = TypeVar("T")
 _output_of: Final = msgspec.msgpack.Decoder(OutputKept).decode
@@ -98,6 +98,8 @@ def apply(store: Store, record: bytes) -> tuple[int, ...]:
             case TableKept():
                 last = next(iter(store.last_windows(fact.job, 1)), None)
                 store.tables.begin(fact, last, store.last_windows_seq(fact.job))
+            case TableRound():
+                return (int(store.tables.copy(fact)),)
     return ()
 
 
@@ -260,7 +262,7 @@ def stored_job(store: Store, record: bytes, state: str) -> StoredJob:
     kept = msgspec.msgpack.decode(record, type=_JobRecord)
     uid = kept.spec.uid
     published, outputs = store.last_windows_seq(uid), _outputs(store, uid)
-    tables = store.tables.of(uid)
+    tables = store.tables.stored(uid)
     return StoredJob(kept.spec, state, kept.versions, store.assembled(uid), published, outputs, tables)
 
 

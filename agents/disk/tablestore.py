@@ -22,14 +22,18 @@ from elf.batch import NO_CAST, WRONG, decode, encode
 from elf.client.past import joined
 from elf.client.windows import WINDOW_COLUMNS
 from elf.errors import PeerError
+from elf.fields import replace
 from elf.job.commits import WindowCommit
 from elf.job.tables import (
     BEHIND,
     BYTES_MAX,
     NO_TABLE,
     PAGE_BYTES,
+    ROUND_ROWS,
     ReadTable,
+    StoredTable,
     TableKept,
+    TableRound,
     TableRows,
     TableState,
 )
@@ -39,7 +43,8 @@ SCHEMA: Final = """
 CREATE TABLE kept_tables (
   id INTEGER PRIMARY KEY, uid TEXT NOT NULL UNIQUE, job TEXT NOT NULL, kept BLOB NOT NULL,
   number INTEGER NOT NULL, newest INTEGER, evicted INTEGER NOT NULL DEFAULT 0,
-  unfit INTEGER NOT NULL DEFAULT 0, "count" INTEGER NOT NULL DEFAULT 0, size INTEGER NOT NULL DEFAULT 0);
+  unfit INTEGER NOT NULL DEFAULT 0, "count" INTEGER NOT NULL DEFAULT 0, size INTEGER NOT NULL DEFAULT 0,
+  rounds INTEGER NOT NULL DEFAULT 0, behind BLOB NOT NULL DEFAULT x'', whole INTEGER NOT NULL DEFAULT 1);
 CREATE INDEX kept_tables_by_job ON kept_tables (job);
 CREATE TABLE table_schemas (
   tbl INTEGER NOT NULL, number INTEGER NOT NULL, schema BLOB NOT NULL,
@@ -65,7 +70,10 @@ _PUT: Final = (
     'revision = excluded.revision, number = excluded.number, "row" = excluded."row" WHERE '
     '(excluded."end", excluded.start, excluded.revision, excluded.number) >= ("end", start, revision, number)'
 )
-_READ: Final = 'SELECT id, "key", start, "end", revision, number, "row" FROM table_rows WHERE tbl = ?'
+_FIELDS: Final = 'SELECT id, "key", start, "end", revision, number, "row" FROM table_rows'
+_READ: Final = f"{_FIELDS} WHERE tbl = ?"
+_FIND: Final = f'{_FIELDS} INDEXED BY table_rows_by_key WHERE tbl = ? AND "key" = ? ORDER BY id'
+"""SQLite, which knows nothing of the sizes, would rather have the order than the key."""
 
 
 class TableStore:
@@ -73,14 +81,18 @@ class TableStore:
 
     def __init__(self, file: SqliteFile) -> None:
         self._file = file
+        self.round_rows = ROUND_ROWS
 
     # -- what groups have committed --------------------------------------------------------------------------
 
     def begin(self, kept: TableKept, last: WindowCommit | None, number: int) -> None:
-        """A table begins with the rows of the last window, behind the results up to ``number``. One that is
-        there stays."""
+        """A table begins with the rows of the last window, behind the results up to ``number``; or without
+        rows, and where another one is, if it takes the place of that. One that is there stays."""
         with self._file.writing() as con:
             if _id_of(con, kept.table) is not None:
+                return
+            if kept.of and _id_of(con, kept.of) is not None:
+                _succeed(con, kept, _Table(con, kept.of))
                 return
             sql = "INSERT INTO kept_tables (uid, job, kept, number) VALUES (?, ?, ?, ?)"
             con.execute(sql, (kept.table, kept.job, _encode(kept), number))
@@ -91,6 +103,16 @@ class TableStore:
     def end(self, uid: str) -> None:
         with self._file.writing() as con:
             _drop(con, uid)
+
+    def copy(self, said: TableRound) -> bool:
+        """The next rows of the table whose place this one takes; whether it has all by now."""
+        with self._file.writing() as con:
+            if _id_of(con, said.table) is None:
+                return True
+            table = _Table(con, said.table)
+            if not table.whole and said.number == table.rounds + 1:
+                return _copy(con, table, self.round_rows)
+            return bool(table.whole)
 
     def take(self, row: WindowCommit, number: int) -> None:
         """Windows are committed under this number."""
@@ -106,6 +128,12 @@ class TableStore:
         with self._file.reading() as con:
             found = con.execute("SELECT kept FROM kept_tables WHERE job = ? ORDER BY uid", (job,))
             return tuple(_kept_of(kept) for (kept,) in found)
+
+    def stored(self, job: str) -> tuple[StoredTable, ...]:
+        """The same, with how far they are."""
+        with self._file.reading() as con:
+            tables = [_Table(con, kept.table) for kept in self.of(job)]
+            return tuple(StoredTable(one.kept, one.rounds, bool(one.whole)) for one in tables)
 
     def states(self, job: str) -> tuple[TableState, ...]:
         """All that there is of them."""
@@ -127,6 +155,9 @@ class TableStore:
                 table.unfit,
                 tuple(schema.serialize().to_pybytes() for schema in table.schemas()),
                 encode(packed),
+                table.rounds,
+                table.behind,
+                bool(table.whole),
             )
 
     def install(self, state: TableState) -> None:
@@ -140,11 +171,7 @@ class TableStore:
             rows = _opened(state)
             unfit = state.unfit + (rows is None)
             said = (state.number, state.newest_us, state.evicted, unfit)
-            columns = "uid, job, kept, number, newest, evicted, unfit"
-            con.execute(
-                f"INSERT INTO kept_tables ({columns}) VALUES (?, ?, ?, ?, ?, ?, ?)",
-                (state.kept.table, state.kept.job, _encode(state.kept), *said),
-            )
+            _add(con, state.kept, said, (state.rounds, state.behind, state.whole))
             table = _Table(con, state.kept.table)
             if rows is not None:
                 schemas = [(table.id, number, schema) for number, schema in enumerate(state.schemas)]
@@ -159,10 +186,11 @@ class TableStore:
         with self._file.reading() as con:
             con.execute("BEGIN")  # what is read is of one moment
             try:
-                if _id_of(con, asked.table) is None:
+                there = [_Table(con, uid) for uid in (asked.table, asked.of) if _id_of(con, uid) is not None]
+                table = next((one for one in there if one.whole), None)
+                if table is None:
                     return NO_TABLE
-                table = _Table(con, asked.table)
-                return BEHIND if table.number < asked.least else _read(con, table, asked)
+                return BEHIND if table.number < asked.least else _read(con, table, asked, there[0].rounds)
             finally:
                 con.execute("COMMIT")
 
@@ -196,6 +224,8 @@ class _Table:
             con.execute(sql, (uid,)).fetchone()
         )
         self.kept: TableKept = _kept_of(kept)
+        sql = "SELECT rounds, behind, whole FROM kept_tables WHERE uid = ?"
+        self.rounds, self.behind, self.whole = con.execute(sql, (uid,)).fetchone()
 
     def schemas(self) -> list[pa.Schema]:
         """Of its rows, by number."""
@@ -219,6 +249,47 @@ def _schema_of(data: bytes) -> pa.Schema:
 def _id_of(con: sqlite3.Connection, uid: str) -> int | None:
     row = con.execute("SELECT id FROM kept_tables WHERE uid = ?", (uid,)).fetchone()
     return None if row is None else int(row[0])
+
+
+def _add(
+    con: sqlite3.Connection,
+    kept: TableKept,
+    said: tuple[int, int | None, int, int],
+    rounds: tuple[int, bytes, bool],
+) -> None:
+    """A table without rows. ``said``: its number, where its newest window ends, rows evicted, and unfit."""
+    columns = "uid, job, kept, number, newest, evicted, unfit, rounds, behind, whole"
+    sql = f"INSERT INTO kept_tables ({columns}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+    con.execute(sql, (kept.table, kept.job, _encode(kept), *said, *rounds))
+
+
+def _succeed(con: sqlite3.Connection, kept: TableKept, old: _Table) -> None:
+    """A table takes the place of another one: from here on it has the same windows, and the others' rows come
+    in rounds."""
+    while not old.whole:
+        _copy(con, old, ROUND_ROWS)
+        old = _Table(con, old.kept.table)
+    kept = replace(kept, columns=old.kept.columns)
+    _add(con, kept, (old.number, old.newest, old.evicted, old.unfit), (0, b"", False))
+    sql = "INSERT INTO table_schemas SELECT ?, number, schema FROM table_schemas WHERE tbl = ?"
+    con.execute(sql, (_id_of(con, kept.table), old.id))
+
+
+def _copy(con: sqlite3.Connection, table: _Table, most: int) -> bool:
+    """A round. What windows have put in meanwhile is newer, and stays."""
+    old = _id_of(con, table.kept.of)
+    rows: list[_Row] = []
+    if old is not None:
+        rows = con.execute(f"{_READ} AND id > ? ORDER BY id LIMIT ?", (old, table.behind, most)).fetchall()
+    places = [table.kept.columns.index(name) for name in table.kept.key]
+    for group, _, *rest in rows:
+        values = _decode(group)
+        con.execute(_PUT, (table.id, group, _encode([values[place] for place in places]), *rest))
+    whole = len(rows) < most
+    sql = "UPDATE kept_tables SET rounds = rounds + 1, behind = ?, whole = ? WHERE id = ?"
+    con.execute(sql, (rows[-1][0] if rows else table.behind, whole, table.id))
+    _count(con, table)
+    return whole
 
 
 def forget(con: sqlite3.Connection, job: str) -> None:
@@ -316,7 +387,7 @@ def _count(con: sqlite3.Connection, table: _Table) -> None:
 # -- rows to answers -----------------------------------------------------------------------------------------
 
 
-def _read(con: sqlite3.Connection, table: _Table, asked: ReadTable) -> TableRows | str:
+def _read(con: sqlite3.Connection, table: _Table, asked: ReadTable, rounds: int) -> TableRows | str:
     schemas = table.schemas()
     wanted = {name.lower(): values for name, values in asked.equals}
     found = all(name.lower() in wanted for name in table.kept.key)
@@ -348,6 +419,7 @@ def _read(con: sqlite3.Connection, table: _Table, asked: ReadTable) -> TableRows
         found,
         more,
         rows[-1][0] if more else b"",
+        rounds,
     )
 
 
@@ -362,8 +434,7 @@ def _by_key(
         values = (pa.array([value]).cast(kind) for value in wanted[name.lower()])
         columns.append([value for one in values for value in one.cast(_stored_as(kind)).to_pylist()])
     keys = sorted({_encode(key) for key in product(*columns)})
-    sql = f'{_READ} AND "key" = ? ORDER BY id'
-    return [row for key in keys for row in con.execute(sql, (table.id, key))]
+    return [row for key in keys for row in con.execute(_FIND, (table.id, key))]
 
 
 def _behind(con: sqlite3.Connection, table: _Table, after: bytes) -> Iterable[_Row]:

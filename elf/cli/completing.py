@@ -55,7 +55,7 @@ _AFTER: Final[Mapping[str, Sequence[str]]] = {
     "SHOW": _SHOWN,
     "CREATE": ("JOB", "OR REPLACE JOB", "OUTPUT", "ALERT", "TABLE", "AGGREGATE"),
     "DROP": ("JOB", "OUTPUT", "ALERT", "TABLE", "AGGREGATE"),
-    "ALTER": ("JOB",),
+    "ALTER": ("JOB", "TABLE"),
     "PAUSE": ("JOB",),
     "RESUME": ("JOB",),
     "ROLLBACK": ("JOB",),

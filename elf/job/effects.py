@@ -23,7 +23,7 @@ from elf.job.output import OutputKept, OutputSpec
 from elf.job.program.spec import ProgramSpec
 from elf.job.snapshots import Threshold
 from elf.job.spec import Flow, JobSpec, VersionRecord
-from elf.job.tables import ReadTable, TableKept
+from elf.job.tables import ReadTable, TableKept, TableRound
 from elf.ql.own import OwnAggregate
 from elf.ql.plan import Plan, Top
 from elf.security.certificates import Signed
@@ -225,6 +225,13 @@ class SaveTable(msgspec.Struct, frozen=True, eq=False):
     """Have the job group commit that a table begins, or is over; comes back as committed."""
 
     kept: TableKept
+
+
+class CopyRows(msgspec.Struct, frozen=True, eq=False):
+    """Have the job group commit that a table gets the next rows of the one whose place it takes; comes back
+    as committed."""
+
+    round: TableRound
 
 
 class LookUp(msgspec.Struct, frozen=True):
@@ -557,6 +564,7 @@ Effect = (
     | SaveFlow
     | SaveOutput
     | SaveTable
+    | CopyRows
     | LookUp
     | KeepFilled
     | Deliver

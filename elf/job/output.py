@@ -38,7 +38,8 @@ _HOST: Final = re.compile(r"\A([\w.-]+|[0-9a-f:.]+)\Z", re.ASCII)
 _UNFIT: Final = re.compile(r"[\s#\\]")
 """What no target has: programs do not agree on what it means in a URL."""
 TABLE: Final = "table"
-"""The kind of a table: rows that stay in the fleet (``elf.job.tables``)."""
+"""The kind of a table: rows that stay in the fleet (``elf.job.tables``). Its option ``of``: the table whose
+place it takes, with all its rows, by another key."""
 ALERTED: Final = frozenset({"http", "https"})
 """The schemes of targets that take what an alert says."""
 KINDS: Final[Mapping[str, frozenset[str]]] = {
@@ -53,7 +54,7 @@ KINDS: Final[Mapping[str, frozenset[str]]] = {
     "prometheus": _SERIES,
     "otlp+http": _SERIES | {"secret"},
     "otlp+https": _SERIES | {"secret"},
-    TABLE: frozenset({"key", "retain"}),
+    TABLE: frozenset({"key", "retain", "of"}),
 }
 """The schemes of targets, each with the options that it takes."""
 

@@ -30,10 +30,14 @@ BYTES_MAX: Final = 32 << 20
 rows leave that were longest in no window."""
 COLUMNS_MAX: Final = 16
 """Of a key."""
+ROUND_ROWS: Final = 5_000
+"""That get another key in one record: 50 ms or so."""
 PAGE_BYTES: Final = 4 << 20
 """Of rows that are read at a time, but for a single larger one."""
 
 Columns = Annotated[tuple[Label, ...], msgspec.Meta(max_length=COLUMNS_MAX)]
+OldUid = Annotated[str, msgspec.Meta(max_length=64)]
+"""Of a table that was there before; empty: there was none."""
 Scalar = bool | int | float | str
 Asked = tuple[Label, Annotated[tuple[Scalar, ...], msgspec.Meta(max_length=KEYS_MAX)]]
 """A column, and the values of which it is to have one."""
@@ -43,7 +47,8 @@ class TableKept(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """A table, as a record of its job's group: it has the rows of the last window that is committed by then,
     and of all that come. ``columns``: those that the job groups by; ``key``: some of them; ``retain_us``:
     rows of windows that ended so long before the newest one leave; 0: none does. ``over``: there is no such
-    table any more."""
+    table any more. ``of``: the table whose place it takes. It has the rows of that one when so many
+    ``TableRound`` have come as that takes, and is not read before."""
 
     job: JobUid
     table: JobUid
@@ -51,10 +56,20 @@ class TableKept(msgspec.Struct, frozen=True, array_like=True, tag=True):
     key: Columns
     retain_us: Length = 0
     over: bool = False
+    of: OldUid = ""
 
     def __post_init__(self) -> None:
         if not self.key or not set(self.key) <= set(self.columns):
             raise ValueError("a key of other columns")
+
+
+class TableRound(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """The next rows of the table whose place this one takes, by its new key: ``ROUND_ROWS`` of them, in the
+    round of that number, from 1 on."""
+
+    job: JobUid
+    table: JobUid
+    number: Serial
 
 
 class TableState(msgspec.Struct, frozen=True, array_like=True):
@@ -68,18 +83,32 @@ class TableState(msgspec.Struct, frozen=True, array_like=True):
     unfit: Count
     schemas: Annotated[tuple[bytes, ...], msgspec.Meta(max_length=4_096)]
     rows: bytes
+    rounds: Serial = 0
+    """How many there were; and the group behind which the next one begins, if there is one."""
+    behind: bytes = b""
+    whole: bool = True
+
+
+class StoredTable(msgspec.Struct, frozen=True):
+    """A table from the store: how many rounds it has had, and whether it has all rows."""
+
+    kept: TableKept
+    rounds: int = 0
+    whole: bool = True
 
 
 class ReadTable(Request, frozen=True, kw_only=True):
     """To the job group of ``uid``, or with ``anywhere`` to a member of it: rows of a table after all windows
     that it has by then, which are those up to ``least``, or more. Answered with ``TableRows``.
 
-    ``equals``: where these are all columns of the key the rows that have it are read, else all rows, in
+    ``of``: the table whose place it takes, which is read instead until it has all rows. ``equals``: where
+    these are all columns of the key the rows that have it are read, else all rows, in
     portions: those behind ``after``. Without ``rows`` what the table is, and none of them.
     """
 
     uid: JobUid
     table: JobUid
+    of: OldUid = ""
     equals: Annotated[tuple[Asked, ...], msgspec.Meta(max_length=COLUMNS_MAX)] = ()
     after: Annotated[bytes, msgspec.Meta(max_length=1 << 20)] = b""
     least: Serial = 0
@@ -104,6 +133,8 @@ class TableRows(msgspec.Struct, frozen=True):
     found: bool = False
     more: bool = False
     next: bytes = b""
+    rounds: Serial = 0
+    """Of the table that is to take the place of this one, or had been of this one."""
 
 
 BEHIND: Final = "it has not come so far yet"
@@ -121,7 +152,8 @@ def begun(spec: OutputSpec, plan: Plan) -> TableKept | str:
     if missing := [name for name in asked if name.lower() not in known]:
         return f"{missing[0]} is no column that the job groups by; those are {', '.join(columns)}"
     key = tuple(dict.fromkeys(known[name.lower()] for name in asked))
-    return TableKept(spec.job, spec.uid, columns, key, int(spec.option("retain", "0")))
+    retain_us = int(spec.option("retain", "0"))
+    return TableKept(spec.job, spec.uid, columns, key, retain_us, of=spec.option("of"))
 
 
 def why_no_table(plan: Plan) -> str:

@@ -29,6 +29,14 @@ _BEYOND: Final = (
 Value = bool | int | float | str
 
 
+class AlterTable(Struct, frozen=True):
+    """``ALTER TABLE name SET KEY (column, …)``."""
+
+    sql: str
+    name: str
+    key: tuple[str, ...]
+
+
 class TableSelect(Struct, frozen=True):
     """``SELECT … FROM name [AS OF ANY] …``, over a table. ``select``: the same for DuckDB. ``equals``:
     columns that have one of some values in every row of the answer. ``columns``: what it wants of the rows
@@ -49,16 +57,29 @@ def read_create_table(words: Words) -> CreateOutput:
     name = words.name("the table's name")
     words.expect("FROM", "JOB")
     job = words.name("the job's name")
+    options = {"key": ",".join(_key(words))}
+    if words.next_is("RETAIN"):
+        options["retain"] = str(_retained_us(words))
+    words.end()
+    return CreateOutput(sql, name, job, TARGET, tuple(sorted(options.items())))
+
+
+def read_alter_table(words: Words) -> AlterTable:
+    """The rest of a statement, after ALTER TABLE."""
+    name = words.name("the table's name")
+    words.expect("SET")
+    key = _key(words)
+    words.end()
+    return AlterTable(words.text, name, key)
+
+
+def _key(words: Words) -> tuple[str, ...]:
     words.expect("KEY", "(")
     key = [words.name("a column that the job groups by")]
     while words.next_is(","):
         key.append(words.name("a column that the job groups by"))
     words.expect(")")
-    options = {"key": ",".join(key)}
-    if words.next_is("RETAIN"):
-        options["retain"] = str(_retained_us(words))
-    words.end()
-    return CreateOutput(sql, name, job, TARGET, tuple(sorted(options.items())))
+    return tuple(key)
 
 
 def _retained_us(words: Words) -> int:

@@ -36,7 +36,14 @@ from elf.ql.changes import (
 )
 from elf.ql.dialect import Elf, Lateness, Windowing
 from elf.ql.fuel import CHARS_MAX, DEPTH_MAX, DIGITS_MAX, LEVELS_MAX, STATEMENTS_MAX, TOKENS_MAX
-from elf.ql.keyed import TableSelect, read_as_of, read_create_table, read_drop_table
+from elf.ql.keyed import (
+    AlterTable,
+    TableSelect,
+    read_alter_table,
+    read_as_of,
+    read_create_table,
+    read_drop_table,
+)
 from elf.ql.outputs import (
     CreateOutput,
     DropOutput,
@@ -182,6 +189,7 @@ Statement = (
     Select
     | CreateJob
     | AlterJob
+    | AlterTable
     | PreviewJob
     | MoveJob
     | ScaleJob
@@ -501,6 +509,12 @@ def _read_create(words: Words) -> Statement:
     return CreateJob(words.text, name, replacing, words.query())
 
 
+def _read_alter(words: Words) -> Statement:
+    if words.next_is("ALTER", "TABLE"):
+        return read_alter_table(words)
+    return read_alter(words)
+
+
 def _read_drop(words: Words) -> Statement:
     words.expect("DROP")
     if words.next_is("OUTPUT"):
@@ -583,7 +597,7 @@ _READERS: Final[Mapping[str, Callable[[Words], Statement]]] = {
     "WITH": _read_select,
     "(": _read_select,
     "CREATE": _read_create,
-    "ALTER": read_alter,
+    "ALTER": _read_alter,
     "PAUSE": read_reconfiguration,
     "RESUME": read_reconfiguration,
     "EMPTY": read_reconfiguration,

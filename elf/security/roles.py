@@ -31,6 +31,7 @@ STATEMENTS: Final[dict[str, Role]] = {
     "DropAggregate": "code",
     "NotifyJob": "write",
     "AlterJob": "write",
+    "AlterTable": "write",
     "PreviewJob": "write",
     "MoveJob": "write",
     "ScaleJob": "write",

@@ -29,6 +29,7 @@ class SimStore(Store):
         self._agent = agent
         self._synced: bytes | None = None
         self._loose = False
+        self.tables.round_rows = 2
         self.tables.begin = self._begin_table  # type: ignore[method-assign]
         self._file.writing = self._writing(self._file.writing)  # type: ignore[method-assign, assignment]
 
@@ -72,9 +73,8 @@ class SimStore(Store):
     def _begin_table(self, kept: TableKept, last: WindowCommit | None, number: int) -> None:
         TableStore.begin(self.tables, kept, last, number)
         if self._ledger is not None:
-            self._ledger.tables.setdefault(
-                kept.table, (number, 0 if last is None else last.seq, kept.retain_us)
-            )
+            told = (number, 0 if last is None else last.seq, kept.retain_us)
+            self._ledger.tables.setdefault(kept.table, self._ledger.tables.get(kept.of, told))
 
     # -- what the ledger hears -------------------------------------------------------------------------------
 

@@ -116,6 +116,7 @@ SAID = {
     "waited": "reading of {who} has waited for its budget",
     "output": "windows of job {amount} are wanted outside, through {who}",
     "table": "windows of job {amount} go to a table, made through {who}",
+    "rekey": "the tables get another key, through {who}",
     "untable": "the tables are dropped, through {who}",
     "outside": "the outside takes nothing",
     "boom": "a row comes to {who} that final functions fail on",
@@ -445,6 +446,10 @@ def _tables(seed: int, nodes: int, first: int, begun: int) -> tuple[Fault, ...]:
     found = [
         Fault("table", rng.randrange(6_000), (rng.randrange(first),), amount=rng.randrange(begun))
         for _ in range(rng.choice([1, 1, 2]))
+    ]
+    found += [
+        Fault("rekey", rng.randrange(3_000, STORM_MS), (rng.randrange(first),))
+        for _ in range(rng.choice([0, 1, 2]))
     ]
     if rng.random() < 0.2:
         found.append(Fault("untable", rng.randrange(STORM_MS), (rng.randrange(first),)))

@@ -431,6 +431,8 @@ class Story:
                 self._output(agents[0], fault)
             case "table":
                 self._table(agents[0], fault)
+            case "rekey":
+                self._rekey(agents[0])
             case "untable":
                 self._drop_tables(agents[0])
             case "budget":
@@ -564,6 +566,18 @@ class Story:
         made = OutputSpec(name, spec.creator, 1, spec.uid, f"{TABLE}:", (("key", "k0"), *retain))
         log = agent.node.log
         agent.node.membership.propose(AddOutput(spec=made), lambda: log.has_output(made.uid))
+
+    def _rekey(self, agent: SimAgent) -> None:
+        """What ALTER TABLE proposes. (The other key is the same one: all else is as if it were not.)"""
+        log = agent.node.log
+        for one in filter(is_table, log.outputs() if agent.up else ()):
+            options = dict(one.options) | {"of": one.uid}
+            new = replace(
+                one,
+                generation=1 + log.highest(one.app.hex()),
+                options=tuple(sorted(options.items())),
+            )
+            agent.node.membership.propose(AddOutput(spec=new), partial(log.has_output, new.uid))
 
     def _drop_tables(self, agent: SimAgent) -> None:
         log = agent.node.log

@@ -38,11 +38,14 @@ Rows = dict[str, tuple[int, int]]
 
 @dataclass(frozen=True)
 class Answer:
-    """What a table had for whoever asked an agent in one of its lives, up to a number."""
+    """What a table had for whoever asked an agent in one of its lives, up to a number. ``name``: by which it
+    was asked, whichever table has that by then; ``job``: that it is of."""
 
-    table: str
+    name: str
+    job: str
     agent: int
     life: int
+    table: str
     number: int
     rows: Rows
 
@@ -54,7 +57,7 @@ class TableReaders:
         self._world = world
         self._ledger = ledger
         self._rng = random.Random(f"table readers {seed}")
-        self._asked: dict[int, tuple[str, int, int]] = {}
+        self._asked: dict[int, tuple[str, str, int, int]] = {}
         self._number = FIRST
         self.answers: list[Answer] = []
 
@@ -68,7 +71,7 @@ class TableReaders:
 
     def _ask(self, agent: SimAgent, table: OutputSpec, as_of: str) -> None:
         self._number += 1
-        self._asked[self._number] = table.uid, agent.index, agent.life
+        self._asked[self._number] = table.name, table.job, agent.index, agent.life
         sql = f"SELECT * FROM {table.name}{as_of}"
         asked = Execute(request=self._number, sql=sql, creator=table.creator)
         agent.guard(lambda: agent.handle(was.Arrived(READER, asked)))
@@ -78,7 +81,8 @@ class TableReaders:
         if isinstance(message, Reply) and (asked := self._asked.pop(message.request, None)) and message.body:
             rows = decode(message.payload).to_pylist() if message.payload else []
             found = {row["k0"]: (micros(row["window_end"]), row["s0"]) for row in rows}
-            self.answers.append(Answer(*asked, json.loads(message.body)["number"], found))
+            said = json.loads(message.body)
+            self.answers.append(Answer(*asked, said["table"], said["number"], found))
 
     # -- what they may be told -------------------------------------------------------------------------------
 
@@ -90,7 +94,7 @@ class TableReaders:
         """Numbers that fall where one life of an agent was asked."""
         found, last = list[str](), dict[tuple[str, int, int], int]()
         for one in self.answers:
-            who = (one.table, one.agent, one.life)
+            who = (one.name, one.agent, one.life)
             if one.number < last.get(who, 0):
                 found.append(f"a{one.agent} tells of a table up to {one.number}, after {last[who]}")
             last[who] = one.number
@@ -103,7 +107,7 @@ class TableReaders:
         for one in self.answers:
             by_table[one.table].append(one)
         for table, answers in by_table.items():
-            windows = self._windows(table)
+            windows = self._windows(answers[0].job)
             if windows is None or table not in self._ledger.tables:
                 continue
             oracle = Oracle(windows, self._ledger.tables[table])
@@ -114,11 +118,10 @@ class TableReaders:
             ]
         return found
 
-    def _windows(self, table: str) -> Sequence[WindowCommit] | None:
-        """The windows of its job, by number, if its group is there."""
+    def _windows(self, uid: str) -> Sequence[WindowCommit] | None:
+        """The windows of a job, by number, if its group is there."""
         log = self._world.longest()
-        spec = None if log is None else log.output(table)
-        job = None if log is None or spec is None else log.job(spec.job)
+        job = None if log is None else log.job(uid)
         if job is None or not (leader := self._world.leader(job)).up:
             return None
         windows = leader.store.windows_after(job.uid, 0)

@@ -15,7 +15,7 @@ from agents.disk.store import Store
 from elf.batch import decode, encode
 from elf.fields import replace
 from elf.job.commits import WindowCommit
-from elf.job.tables import BEHIND, Asked, ReadTable, TableKept, TableRows
+from elf.job.tables import BEHIND, Asked, ReadTable, TableKept, TableRound, TableRows
 
 JOB, TABLE = f"{'0' * 32}.1", f"{'a' * 32}.1"
 SECOND = 1_000_000
@@ -117,14 +117,80 @@ def test_a_member_that_begins_with_a_state_goes_on_as_the_others() -> None:
 def test_a_state_whose_rows_cannot_be_read_is_a_table_without_rows(store: Store) -> None:
     put(store, commit(10, [("a", "/", 1)]))
     (state,) = store.tables.states(JOB)
-    for broken in (
-        replace(state, rows=b"x"),
-        replace(state, schemas=(b"x",)),
-        replace(state, rows=encode(pa.table({}))),
-    ):
+    wrong = replace(state, rows=encode(pa.table({})))
+    for broken in (wrong, replace(state, rows=b"x"), replace(state, schemas=(b"x",))):
         other = Store(":memory:")
         other.tables.install(broken)
         assert (read(other).count, read(other).unfit, read(other).number) == (0, 1, 1)
+
+
+PAGES = TableKept(JOB, f"{'b' * 32}.2", ("page", "ip"), ("page",), of=TABLE)
+
+
+def drawn(rng: random.Random, number: int) -> WindowCommit:
+    rows = {(rng.choice("abcd"), rng.choice("xyz")): number for _ in range(rng.randrange(4))}
+    return commit(10 * rng.randrange(1, 5), [(*key, n) for key, n in rows.items()], number)
+
+
+def told(store: Store, kept: TableKept) -> tuple[list[tuple[object, ...]], int]:
+    asked = ReadTable(id=0, origin="", uid=JOB, table=kept.table)
+    found = store.tables.read(asked)
+    assert isinstance(found, TableRows)
+    return shown(found), found.number
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_table_takes_the_place_of_another_one_in_rounds_while_windows_go_in(seed: int) -> None:
+    """Beside a member that had it all along: one that hears all records again after each, as after a crash,
+    and one that comes in the middle."""
+    rng = random.Random(seed)
+    one, again, late = Store(":memory:"), Store(":memory:"), Store(":memory:")
+    records: list[TableKept | TableRound | tuple[WindowCommit, int]] = [KEPT]
+    windows = [(drawn(rng, number), number) for number in range(1, 41)]
+    records += [*windows[:20], PAGES]
+    rounds = [TableRound(JOB, PAGES.table, number) for number in range(1, 9)]
+    left: list[list[TableRound] | list[tuple[WindowCommit, int]]] = [rounds, windows[20:]]
+    while any(left):
+        records.append(rng.choice([some for some in left if some]).pop(0))
+
+    def apply(store: Store, record: TableKept | TableRound | tuple[WindowCommit, int]) -> None:
+        store.tables.round_rows = 3
+        match record:
+            case TableKept():
+                store.tables.begin(record, None, 0)
+            case TableRound():
+                store.tables.copy(record)
+            case (row, number):
+                store.tables.take(row, number)
+
+    middle = rng.randrange(21, len(records))
+    for place, record in enumerate(records):
+        apply(one, record)
+        for before in records[: place + 1]:
+            apply(again, before)
+        assert again.tables.states(JOB) == one.tables.states(JOB)
+        if place == middle:
+            for state in one.tables.states(JOB):
+                late.tables.install(state)
+        elif place > middle:
+            apply(late, record)
+        for stored in [
+            known for known in one.tables.stored(JOB) if known.kept.table == PAGES.table
+        ]:  # it is read in the place of the other one when it has all that that has
+            asked = ReadTable(id=0, origin="", uid=JOB, table=PAGES.table, of=TABLE)
+            found = one.tables.read(asked)
+            assert isinstance(found, TableRows)
+            assert (found.kept.table == PAGES.table) == stored.whole
+            assert (shown(found), found.number) == told(one, KEPT)
+    assert late.tables.states(JOB) == one.tables.states(JOB)
+    assert all(stored.whole for stored in one.tables.stored(JOB))
+    asked = ReadTable(id=0, origin="", uid=JOB, table=PAGES.table, equals=(("page", ("x",)),))
+    found = one.tables.read(asked)
+    assert isinstance(found, TableRows)
+    assert found.found
+    assert shown(found) == [row for row in told(one, KEPT)[0] if row[1] == "x"]
+    one.tables.end(TABLE)
+    assert told(one, PAGES) == told(again, KEPT)
 
 
 def test_rows_of_long_ago_leave_and_those_that_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:

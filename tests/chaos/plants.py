@@ -139,6 +139,14 @@ def lets_older_windows_win(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(tablestore, "_PUT", tablestore._PUT.partition(" WHERE ")[0])
 
 
+def reads_tables_before_they_have_all(patch: pytest.MonkeyPatch) -> None:
+    """protocol 7.14: a table that takes the place of another one is read when it has its rows."""
+    add = tablestore._add
+    patch.setattr(
+        tablestore, "_add", lambda con, kept, said, rounds: add(con, kept, said, (*rounds[:2], True))
+    )
+
+
 def reads_tables_of_any_moment(patch: pytest.MonkeyPatch) -> None:
     """protocol 7.13: who has read a table takes no answer from before that."""
     patch.setattr(Tables, "_taken", lambda tables, spec, rows: rows)

@@ -75,6 +75,7 @@ PLANTS: dict[Plant, Storm] = {
     plants.forgets_what_an_alert_remembers: storms.outside_late,
     plants.lets_older_windows_win: storms.tabled_late,
     plants.reads_tables_of_any_moment: storms.tabled,
+    plants.reads_tables_before_they_have_all: storms.rekeyed,
     plants.forgets_which_rows_open_panes_have: storms.crashes,
     plants.takes_late_rows_for_counted: storms.unknown,
     plants.sends_slices_at_once: storms.counting,

@@ -17,18 +17,21 @@ from tests.support.waiting import eventually
 from tests.support.watching import connected, create
 
 BUSY = (
-    f"CREATE JOB busy AS SELECT product, COUNT(*) AS n, SUM(clicks_count) AS clicks FROM {STREAM} "
-    "GROUP BY product WINDOWING 2 SECONDS"
+    f"CREATE JOB busy AS SELECT product, clicks_count AS clicks, COUNT(*) AS n FROM {STREAM} "
+    "GROUP BY product, clicks_count WINDOWING 2 SECONDS"
 )
 
 
-async def row_of(client: Client, product: str, as_of: str = "") -> dict[str, Any]:
-    """The one row of a product, and up to which number."""
+async def newest_of(client: Client, product: str, as_of: str = "") -> dict[str, Any]:
+    """When the newest window of a product's rows ends, and up to which number the table has all windows."""
     result = await client.sql(f"SELECT * FROM seen{as_of} WHERE product = '{product}'")
     assert result.data is not None
     rows = [] if result.table is None else result.table.to_pylist()
-    assert len(rows) <= 1
-    return {"number": result.data["number"], **(rows[0] if rows else {})}
+    assert all(row["product"] == product for row in rows)
+    return {
+        "number": result.data["number"],
+        "window_end": max((row["window_end"] for row in rows), default=None),
+    }
 
 
 def over_http(agent: Agent, query: str) -> dict[str, Any]:
@@ -57,7 +60,7 @@ async def test_a_key_is_asked_of_any_agent_and_never_goes_back(three: Fleet) -> 
     (job,) = [one for one in json.loads(agent.fetched("/api/v1/jobs"))["jobs"] if one["name"] == "busy"]
     master = three.agent_at(job["master"])
     left = [n for n, one in enumerate(three.agents) if one is not master]
-    last = await row_of(clients[left[0]], product)
+    last = await newest_of(clients[left[0]], product)
     master.kill()
 
     killed_at = last["number"]
@@ -66,9 +69,9 @@ async def test_a_key_is_asked_of_any_agent_and_never_goes_back(three: Fleet) -> 
         """Windows of after the death are told by both who are left, and nothing of before."""
         nonlocal last
         for as_of in (" AS OF ANY", ""):
-            found = await row_of(clients[left[0]], product, as_of)
+            found = await newest_of(clients[left[0]], product, as_of)
             assert found["number"] >= last["number"]
-            if "window_end" in found and "window_end" in last:
+            if found["window_end"] is not None and last["window_end"] is not None:
                 assert found["window_end"] >= last["window_end"]
             last = found
         told = over_http(three.agents[left[1]], f"product={urllib.parse.quote(product)}&as_of=any")
@@ -80,6 +83,20 @@ async def test_a_key_is_asked_of_any_agent_and_never_goes_back(three: Fleet) -> 
     shown = await clients[left[1]].sql("SHOW TABLES")
     assert shown.table is not None
     assert shown.table["table"].to_pylist() == ["seen"]
-    assert (await clients[left[0]].sql("DROP TABLE seen")).text == "table seen dropped"
+    client = clients[left[0]]
+    with pytest.raises(UserError, match="n is no column that the job groups by; those are clicks, product"):
+        await client.sql("ALTER TABLE seen SET KEY (n)")
+    with pytest.raises(UserError, match="table seen is found by product already"):
+        await client.sql("ALTER TABLE seen SET KEY (product)")
+    assert (await client.sql("ALTER TABLE seen SET KEY (clicks)")).text == "table seen is found by clicks now"
+    every = (await client.sql("SELECT product, clicks FROM seen")).table
+    assert every is not None
+    clicks = every["clicks"][0].as_py()
+    found = await clients[left[1]].sql(f"SELECT product, clicks FROM seen WHERE clicks = {clicks}")
+    assert found.table is not None
+    assert "all" not in found.text
+    wanted = {row["product"] for row in every.to_pylist() if row["clicks"] == clicks}
+    assert {row["product"] for row in found.table.to_pylist()} >= wanted
+    assert (await client.sql("DROP TABLE seen")).text == "table seen dropped"
     for client in clients:
         await client.close()

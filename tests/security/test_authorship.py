@@ -235,6 +235,36 @@ def test_an_output_ends_by_a_word_of_its_owner_or_with_its_job() -> None:
     assert "was used for another job" in copy.refused_output(replace(second, generation=4))
 
 
+def test_a_table_gets_another_key_by_a_word_of_its_owner_once() -> None:
+    log = log_with()
+    grow(log, AddJob(spec=job(said(CREATE))))
+    made = "CREATE TABLE t FROM JOB busy KEY (a) RETAIN 2 DAYS"
+    options: tuple[tuple[str, str], ...] = (("key", "a"), ("retain", "172800000000"))
+    first = OutputSpec("t", "ada", 1, job().uid, "table:", options, author=said(made))
+    grow(log, AddOutput(spec=first))
+    assert log.outputs() == (first,)
+    alter = "ALTER TABLE t SET KEY (b, c)"
+    options = (("key", "b,c"), ("of", first.uid), ("retain", "172800000000"))
+    second = replace(first, generation=2, options=options, author=said(alter))
+    wrong = {
+        "another output was signed": replace(second, author=said("ALTER TABLE t SET KEY (b)")),
+        "said to be of ada, and bob has signed it": replace(second, author=said(alter, BOB)),
+        "nothing of a table but its key is changed": replace(second, options=options[:2]),
+        "nobody has signed it": replace(second, author=None),
+    }
+    for why, spec in wrong.items():
+        assert why in log.refused_output(spec)
+        assert grow(log, AddOutput(spec=spec)) == ()
+    grow(log, AddOutput(spec=second))
+    assert log.outputs() == (second,)
+    assert log.is_dropped(first.uid)
+    late = replace(second, generation=3, author=said("ALTER TABLE t SET KEY (c)"))
+    late = replace(late, options=(("key", "c"), *options[1:]))
+    assert grow(log, AddOutput(spec=late)) == (), "another one has its place already"
+    copy = CatalogLog([decode_entry(encode_entry(one)) for one in log.after(0)], TRUST)
+    assert (copy.outputs(), copy.skipped) == ((second,), {})
+
+
 # -- again ---------------------------------------------------------------------------------------------------
 
 

@@ -52,6 +52,13 @@ def tabled(rng: random.Random) -> list[Fault]:
     return [Fault("table", 0, (1,)), *slow]
 
 
+def rekeyed(rng: random.Random) -> list[Fault]:
+    """A job has a table, which gets another key while agents die."""
+    times = [3_000 + rng.randrange(500), 6_000 + rng.randrange(500)]
+    crashes = [Fault("crash", at + 200, (rng.randrange(NODES),), 600) for at in times]
+    return [Fault("table", 0, (1,)), *(Fault("rekey", at, (2,)) for at in times), *crashes]
+
+
 def tabled_late(rng: random.Random) -> list[Fault]:
     """A job has a table, and agents come late with what they have of its windows."""
     late = [

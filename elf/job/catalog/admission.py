@@ -116,12 +116,14 @@ def entry_for(log: CatalogLog, proposal: Proposal) -> LogEntry | None:
             return None if refused else ProgramAdded(seq=seq, spec=spec)
         case AddOutput(spec=output):
             hopeless = log.has_output(output.uid) or _leaps(log, output.uid) or log.job(output.job) is None
-            there = log.outputs(output.job)
+            there = [one for one in log.outputs(output.job) if one.uid != output.option("of")]
+            hopeless |= bool(output.option("of")) and log.output(output.option("of")) is None
             if hopeless or len(there) >= OUTPUTS_MAX or log.refused_output(output):
                 return None
             if is_table(output) and sum(map(is_table, there)) >= TABLES_MAX:
                 return None
-            same = any((s.name, s.creator) == (output.name, output.creator) for s in log.outputs())
+            named = [s for s in log.outputs() if (s.name, s.creator) == (output.name, output.creator)]
+            same = any(s.uid != output.option("of") for s in named)
             return None if same else OutputAdded(seq=seq, spec=output)
         case AddAggregate(spec=own):
             known = log.has_aggregate(own.uid) or _leaps(log, own.uid) or not own.text

@@ -205,10 +205,13 @@ def _texts(plan: Plan) -> list[str]:
 
 def _says(spec: OutputSpec, job: str) -> bool:
     """Whether the statement that was signed for an output says just that."""
+    from elf.ql.keyed import AlterTable
     from elf.ql.outputs import CreateOutput
     from elf.ql.signed import said_by
 
     said = None if spec.author is None else said_by(spec.author)
+    if isinstance(said, AlterTable):
+        return bool(spec.option("of")) and (said.name, ",".join(said.key)) == (spec.name, spec.option("key"))
     return isinstance(said, CreateOutput) and (
         (said.name, said.job, said.target, said.options, said.from_beginning, said.alert)
         == (spec.name, job, spec.target, spec.options, spec.from_beginning, spec.alert)

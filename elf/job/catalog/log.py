@@ -217,10 +217,27 @@ class CatalogLog(Members):
             return "there is no such job yet"
         if job is not None and job.creator != spec.creator:
             return f"the job is {job.creator}'s, and the output {spec.creator}'s"
+        if why := self._takes_no_place(spec):
+            return why
         return self.authors.refused_output(spec, "" if job is None else job.name)
+
+    def _takes_no_place(self, spec: OutputSpec) -> str:
+        """Why a table cannot take the place of another one; empty: it can, or takes none, or what was there
+        is over."""
+        uid = spec.option("of")
+        old = self._outputs.get(uid)
+        if not uid or uid in self._dropped:
+            return ""
+        if old is None or replace(spec, options=_but_key(spec)) != replace(
+            old, generation=spec.generation, author=spec.author, options=_but_key(old)
+        ):
+            return "nothing of a table but its key is changed"
+        return ""
 
     def _add_output(self, spec: OutputSpec, seq: int) -> None:
         self.authors.add_output(spec)
+        if spec.option("of") in self._outputs:
+            self._drop_outputs(spec.option("of"))
         self._outputs[spec.uid] = spec
         self._number(spec.uid)
         self._compaction.add_plain(seq, spec.uid)
@@ -591,6 +608,11 @@ class CatalogLog(Members):
     def generation(self, name: str, creator: str) -> int:
         """The generation that a new job of this name gets: one above all earlier ones."""
         return 1 + self.highest(app_id(name, creator).hex())
+
+
+def _but_key(table: OutputSpec) -> tuple[tuple[str, str], ...]:
+    """The options of a table that stay when its key is changed."""
+    return tuple(one for one in table.options if one[0] not in ("key", "of"))
 
 
 def _of_name(specs: Iterable[_Named], name: str, creator: str) -> _Named | None:

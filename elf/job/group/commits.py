@@ -20,6 +20,7 @@ from elf.job.effects import (
     BootstrapProgram,
     CommitPanes,
     CommitWindows,
+    CopyRows,
     Effect,
     KeepFilled,
     PrunePanes,
@@ -38,7 +39,7 @@ from elf.job.group.port import Applied, Commit, Draft, Drafted, FoundJobGroup
 from elf.job.group.router import Router
 from elf.job.group.subscribers import numbered
 
-Saved = SaveJob | SaveFlow | SaveOutput | SaveTable | KeepFilled
+Saved = SaveJob | SaveFlow | SaveOutput | SaveTable | CopyRows | KeepFilled
 Wanted = CommitPanes | CommitWindows | Saved | PrunePanes | PruneWindows | BootstrapProgram | SaveMaster
 
 Step = Draft | FoundJobGroup | Commit
@@ -78,6 +79,8 @@ class Commits:
                 return [Commit(effect.uid, effect.term, record.encode(kept), done=effect)]
             case SaveOutput() | SaveTable():
                 return self._commit(effect.kept.job, effect.kept, effect)
+            case CopyRows():
+                return self._commit(effect.round.job, effect.round, effect)
             case KeepFilled():
                 return self._commit(effect.row.job, effect.row, effect)
             case CommitPanes() if self._log.is_replicated(effect.flow.uid):
@@ -162,6 +165,9 @@ class Commits:
                 return self._router.kept(done, now_ms)
             case SaveTable():
                 self._router.table_kept(done)
+                return []
+            case CopyRows():
+                self._router.rows_copied(done, whole=bool(seqs[0]))
                 return []
             case KeepFilled():
                 return self._router.filled(done, seqs[0], now_ms)

@@ -23,7 +23,7 @@ from elf.job.promised import Kept, is_promised, promised_ends
 from elf.job.rollup.panes import PRUNE_MS
 from elf.job.rollup.rooted import event_time
 from elf.job.spec import END_OF_TIME, START_OF_TIME
-from elf.job.tables import TableKept
+from elf.job.tables import StoredTable
 from elf.job.work import JobWork
 from elf.wire.base import Answer
 from elf.wire.clients import WindowResult
@@ -55,7 +55,7 @@ class JobGroup:
         creator: CreateJob | None = None,
         published: int = 0,
         outputs: Iterable[OutputKept] = (),
-        tables: Iterable[TableKept] = (),
+        tables: Iterable[StoredTable] = (),
     ) -> None:
         self.master = master
         self.founder = master.spec.master

@@ -29,7 +29,7 @@ from elf.job.events import Delivered
 from elf.job.group.tables import Tables
 from elf.job.output import OutputKept, OutputSpec
 from elf.job.spec import JobSpec
-from elf.job.tables import TableKept, is_table
+from elf.job.tables import StoredTable, is_table
 from elf.job.work import AlertWork, OutputWork
 
 PAUSE_MS: Final = 1_000
@@ -70,7 +70,7 @@ class Outputs:
         uid: str,
         published: int,
         kept: Iterable[OutputKept] = (),
-        tables: Iterable[TableKept] = (),
+        tables: Iterable[StoredTable] = (),
         versions: Callable[[], Iterable[JobSpec]] = tuple,
     ) -> None:
         self._named = versions

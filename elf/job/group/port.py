@@ -11,6 +11,7 @@ import msgspec
 from elf.job.effects import (
     CommitPanes,
     CommitWindows,
+    CopyRows,
     KeepFilled,
     SaveFlow,
     SaveJob,
@@ -23,7 +24,7 @@ from elf.job.output import OutputKept
 from elf.job.program.spec import ProgramSpec
 from elf.job.rollup.flowroots import StoredPanes
 from elf.job.spec import JobSpec, VersionRecord
-from elf.job.tables import TableKept
+from elf.job.tables import StoredTable
 
 
 class StoredJob(msgspec.Struct, frozen=True):
@@ -36,7 +37,7 @@ class StoredJob(msgspec.Struct, frozen=True):
     assembled: Mapping[int, int] = msgspec.field(default_factory=dict)
     published: int = 0
     outputs: tuple[OutputKept, ...] = ()
-    tables: tuple[TableKept, ...] = ()
+    tables: tuple[StoredTable, ...] = ()
 
 
 class StoredMaster(msgspec.Struct, frozen=True):
@@ -136,7 +137,9 @@ class Commit(msgspec.Struct, frozen=True, eq=False):
     term: int
     record: bytes
     whole: bytes = b""
-    done: Drafted | SaveJob | SaveFlow | SaveOutput | SaveTable | KeepFilled | SaveMaster | None = None
+    done: (
+        Drafted | SaveJob | SaveFlow | SaveOutput | SaveTable | CopyRows | KeepFilled | SaveMaster | None
+    ) = None
     at_ms: int = 0
 
 

@@ -24,6 +24,7 @@ from elf.job.catalog.log import CatalogLog
 from elf.job.catalog.wishes import refused_fill
 from elf.job.effects import (
     CommitWindows,
+    CopyRows,
     Effect,
     KeepFilled,
     ReadWindows,
@@ -331,6 +332,11 @@ class Router:
         """That a table begins, or is over, is committed."""
         if (group := self._job_groups.get(done.kept.job)) is not None:
             group.outputs.tables.kept(done)
+
+    def rows_copied(self, done: CopyRows, *, whole: bool) -> None:
+        """A table has got the next rows of the one whose place it takes."""
+        if (group := self._job_groups.get(done.round.job)) is not None:
+            group.outputs.tables.copied(done, whole=whole)
 
     def filled(self, done: KeepFilled, number: int, now_ms: int) -> list[Effect]:
         """A result that was made offline is committed."""
