@@ -43,6 +43,10 @@ BENCHES: Final = {
         "lab.bench.idle.Idle",
         "CPU and memory of an agent that has nothing to do, without a job and with one.",
     ),
+    "guest": (
+        "lab.bench.guest.Guest",
+        "nginx's answers beside an agent whose jobs want twice its share, and beside none.",
+    ),
     "page": (
         "lab.bench.page.Page",
         "What subscribers of a job, and a browser with the page, take from an agent; how soon it is seen.",
