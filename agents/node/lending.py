@@ -39,9 +39,11 @@ class Lending:
     def look(self, installed: Mapping[str, str], programs: Mapping[str, int], now_ms: int) -> list[Work]:
         """``installed``: the streams of the flows that are computed here; ``programs``: what jobs in Python
         have taken, in µs."""
-        if self.keeper.due(now_ms):
+        if self.keeper.due(now_ms) and self.keeper.bounds:
             flows = [*self._flows(installed), *self._programs(programs)]
             self._lent |= self.keeper.look(flows, now_ms)
+        elif self.keeper.due(now_ms):
+            self._lent |= self.keeper.look_at_none(installed, now_ms)
         self._promised(installed, now_ms)
         wanted = {
             uid: max(self._lent.get(uid, WHOLE), self._late.get(uid, WHOLE), key=lambda one: one[0])

@@ -593,13 +593,14 @@ class Feeding:
 
     async def _within_allowances(self, stream: _Stream, fed: Future[Outcome]) -> None:
         """Hold the inputs back while the process has taken more than it may. What a chunk costs is known when
-        it is taken. How far that has put them behind is told, and panes that were open meanwhile say so."""
+        it is taken. How far that will have put them behind is told, and panes that were open meanwhile say
+        so."""
         await asyncio.wrap_future(fed)
         pause_s, name = max((one.pause_s(), name) for name, one in self._allowances.items())
         if not pause_s:
             return
         now_ms, task = self._now_ms(), stream.task
-        lag_ms = now_ms - (stream.at_end_ms or now_ms)
+        lag_ms = now_ms - (stream.at_end_ms or now_ms) + int(1000 * pause_s)
         if self._share_told_ms is None or now_ms - self._share_told_ms >= SHARE_TOLD_EVERY_MS:
             self._share_told_ms = now_ms
             text = f"reading waits: the agent has taken what it may ({name})"

@@ -227,6 +227,13 @@ class BudgetKeeper:
         self._set = wanted
         return changed
 
+    def look_at_none(self, uids: Iterable[str], now_ms: int) -> dict[str, tuple[int, str]]:
+        """The same where nobody has a budget: of flows with another weight, or that of an earlier life."""
+        self._looked_ms, self._held = now_ms, {}
+        whole = (1, "")
+        before, self._set = self._set, dict.fromkeys(uids, whole)
+        return {uid: whole for uid in self._set if before.get(uid) != whole}
+
     def _uses(self, flows: list[FlowUse], after_ms: int | None) -> dict[Holder, Use]:
         cpu, up, whole = Counter[Holder](), Counter[Holder](), dict[Holder, str]()
         for flow in flows:

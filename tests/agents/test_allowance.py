@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from agents.tasks.allowance import BURST_S, PAUSE_S_MAX, PAUSE_S_MIN, Allowance
+from elf.job import events as was
 from elf.job.commands import Install
 from elf.job.worker import sources
 from elf.job.worker.stream import WorkerSettings
@@ -103,6 +104,14 @@ async def test_a_pause_makes_no_row_late(tmp_path: Path) -> None:
         await eventually(lambda: agent.rows() + agent.late() >= 2 * count, lambda: f"{agent.rows()} rows", 60)
         assert (agent.rows(), agent.late()) == (2 * count, 0)
         await eventually(lambda: share.asked >= 4, "it was held back", 20)
+        held = [one for one in agent.told if isinstance(one, was.HeldBack)]
+        assert held, "the node hears how far it is behind"
+        assert all(one.lag_ms >= PAUSE_S_MIN * 1000 for one in held)
+        await eventually(partial(_waited, agent), "panes say so", 20)
+
+
+def _waited(agent: Guest) -> bool:
+    return any(isinstance(one, was.Worked) and one.command == "Waited" for one in agent.told)
 
 
 class Taken(Allowance):

@@ -125,6 +125,16 @@ def test_what_a_flow_has_from_an_earlier_life_is_set_anew_once() -> None:
     assert keeper.look(flows, LOOK_MS) == {}
 
 
+def test_where_nobody_has_a_budget_flows_are_set_once() -> None:
+    keeper = BudgetKeeper(Budgets())
+    assert not keeper.bounds
+    assert keeper.look_at_none(["one"], 0) == {"one": (1, "")}
+    assert keeper.look_at_none(["one", "two"], LOOK_MS) == {"two": (1, "")}
+    keeper.waited(10**6, LOOK_MS)
+    assert keeper.bounds
+    assert keeper.look([FlowUse("one", 0, 0, (TOP,))], 2 * LOOK_MS) == {"one": (2, "the agent")}
+
+
 def test_an_agent_that_falls_behind_is_sampled_until_it_catches_up() -> None:
     keeper, now_ms = BudgetKeeper(Budgets(lag_ms=60_000)), 0
     flows = [FlowUse("one", 0, 0, (TOP,))]
