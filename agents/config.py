@@ -155,6 +155,12 @@ class ClusterConfig:
         "Whether what agents of one region (the first part of agent.place) send and hear crosses its border "
         "once, through one of them. The same on all agents: one without it belongs to no region.",
     )
+    border_secs: float | None = setting(
+        None,
+        optional(number()),
+        "Where that agent merges panes before they cross, how long it holds them at most. 0: it does not. "
+        "null: as long as the windows of all jobs that need them allow, at most ten minutes.",
+    )
 
 
 @dataclass(frozen=True)

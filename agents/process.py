@@ -513,6 +513,7 @@ def _node(config: Config, keyring: Keyring, me: Identity, restored: Restored, st
         root=root,
         retained_bytes_max=protocol.retained_bytes_max,
         combine_ms=None if protocol.combine_secs is None else ms_of(protocol.combine_secs),
+        border_us=None if config.cluster.border_secs is None else round(1e6 * config.cluster.border_secs),
         replicas=protocol.replicas,
         eager=protocol.eager,
         copy_after_ms=ms_of(protocol.copy_after_secs),

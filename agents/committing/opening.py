@@ -23,6 +23,7 @@ import pyarrow as pa
 from agents.committing.panetables import (
     Merged,
     counter_states,
+    in_units,
     merged,
     merged_counters,
     opened_counters,
@@ -70,14 +71,15 @@ def merge(
     *,
     below: Sequence[Piece] = (),
     last: bool = True,
+    unit: int = 1,
 ) -> Merged:
     """Pieces of peers, and what is committed ``below`` them. Raises ``PiecesUnusable``.
 
     ``keep``: of an approximate fragment the best groups only; ``types``: how columns are to be, None: as they
-    are; ``last``: nobody looks at them after us.
+    are; ``last``: nobody looks at them after us; ``unit``: so many panes become one (``elf.job.units``).
     """
     try:
-        return _merged(fragment, [*pieces, *below], keep, types, last)
+        return _merged(fragment, [*pieces, *below], keep, types, last, unit)
     except NOT_MERGED as error:
         raise PiecesUnusable(_unusable(fragment, pieces, types, below, str(error))) from error
 
@@ -103,7 +105,12 @@ def _alone(fragment: Fragment, pieces: Sequence[Piece], types: Types | None) -> 
 
 
 def _merged(
-    fragment: Fragment, pieces: Sequence[Piece], keep: Top | None, types: Types | None, last: bool
+    fragment: Fragment,
+    pieces: Sequence[Piece],
+    keep: Top | None,
+    types: Types | None,
+    last: bool,
+    unit: int = 1,
 ) -> Merged:
     """Raises ``PeerError`` and ``SumOverflow``."""
     if len(pieces) == 1 and not pieces[0].counters and not pieces[0].payload:
@@ -111,6 +118,9 @@ def _merged(
     keys = ("_pane", *fragment.keys)
     counts, states = counter_states(fragment), fragment.states
     counter_tables, payloads = opened(fragment, pieces, types, last=last)
+    if unit > 1:
+        counter_tables = [in_units(table, unit) for table in counter_tables]
+        payloads = [in_units(table, unit) for table in payloads]
     if last and any(piece.start <= START_OF_TIME for piece in pieces):
         counter_tables = with_the_first(counter_tables)
     if any(piece.excerpt for piece in pieces):

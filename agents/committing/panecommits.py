@@ -89,6 +89,8 @@ def combine(effect: Combine, types: Types | None = None, merge: Merge | None = N
     """Merge disjoint pieces into one for the parent, but for those that cannot be used; ``types``: of
     columns; ``merge``: what merges states of aggregates of people's own."""
     began = cpu_us()
+    if effect.unit > 1:
+        return _one(effect, types, merge)
     fragment, pieces = effect.flow.fragment, effect.pieces
     start, end, members = pieces[0].start, pieces[0].end, members_of(pieces)
     unusable: UnusablePieces = ()
@@ -108,6 +110,21 @@ def combine(effect: Combine, types: Types | None = None, merge: Merge | None = N
         members &= ~left_out.members
     piece = Piece(start, end, members, *merged.encoded(), excerpt)
     return Combined(effect.flow, piece, cpu_us() - began, unusable)
+
+
+def _one(effect: Combine, types: Types | None, merge: Merge | None) -> Combined:
+    """Panes of a unit as one. Where a piece cannot be used, none is: the root asks their members itself."""
+    began, pieces = cpu_us(), effect.pieces
+    start, members = min(piece.start for piece in pieces), 0
+    for piece in pieces:
+        members |= piece.members
+    try:
+        tables = opening.merge(effect.flow.fragment, pieces, None, types, last=False, unit=effect.unit)
+    except PiecesUnusable as error:
+        return Combined(effect.flow, None, cpu_us() - began, error.pieces)
+    encoded = _thinned(tables, merge).encoded()
+    piece = Piece(start, start + effect.unit, members, *encoded, unit=effect.unit)
+    return Combined(effect.flow, piece, cpu_us() - began)
 
 
 def _thinned(tables: Merged, merge: Merge | None) -> Merged:

@@ -74,6 +74,13 @@ def _within(table: pa.Table, start: int, end: int) -> pa.Table:
     return table if inside.all() else table.filter(pa.array(inside))
 
 
+def in_units(table: pa.Table, unit: int) -> pa.Table:
+    """The same rows in the first panes of the units that theirs are in."""
+    place = table.schema.get_field_index("_pane")
+    panes = table["_pane"].to_numpy()
+    return table.set_column(place, "_pane", pa.array(panes // unit * unit, pa.int64()))
+
+
 def merged(
     tables: Sequence[pa.Table | None], keys: Sequence[str], states: Sequence[State]
 ) -> pa.Table | None:

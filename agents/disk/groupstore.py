@@ -278,8 +278,10 @@ def stored_flows(store: Store) -> dict[str, StoredPanes]:
 
 def stored_panes(store: Store, uid: str, first: int | None) -> StoredPanes:
     """A flow's commits, without their contents."""
-    commits = tuple((c.start, c.end, c.revision, c.members) for c in store.committed(uid))
-    return StoredPanes(first, commits, store.last_seq(uid), store.parts_of(uid))
+    found = store.committed(uid)
+    commits = tuple((c.start, c.end, c.revision, c.members) for c in found)
+    known = max((c.roster_version for c in found), default=0)
+    return StoredPanes(first, commits, store.last_seq(uid), store.parts_of(uid), known)
 
 
 def perform(

@@ -93,6 +93,9 @@ class NodeSettings:
     retained_bytes_max: int = 256 << 20
     combine_ms: int | None = None
     """How long combiners below a root wait; None: as their panes are long."""
+    border_us: int | None = None
+    """How long a region's head holds panes to merge them; None: as long as readers allow
+    (``elf.job.units``)."""
     replicas: int = 2
     eager: bool = False
     """Snapshots are copied at once, and open panes at each checkpoint."""

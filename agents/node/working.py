@@ -44,6 +44,7 @@ from elf.job.rollup.mirrors import is_copy
 from elf.job.rollup.sender import Sender
 from elf.job.rollup.slices import piece_of
 from elf.job.spec import END_OF_TIME, Flow
+from elf.job.units import unit_of
 from elf.planning.latency import POLL_S
 
 DEFAULT_LATENESS_US = 2_000_000
@@ -96,6 +97,8 @@ class Working:
             depth_of=lambda topic: len(self._overlay.path(topic)),
             ranges_of=lambda flow: ranges_of(self._log, flow),
             crosses=self._overlay.regions.crosses,
+            unit_of=lambda flow: unit_of(self._log, flow.uid),
+            hold_us_of=lambda _: settings.border_us,
         )
         self._beginning = Beginning(self._log.flow, self._overlay.parent)
         self.replicas = Replicas(context, self.sender, self._roots, settings, restored)
@@ -142,7 +145,7 @@ class Working:
             case Worked():
                 return self._worked(event, now_ms)
             case Combined():
-                return self.sender.combined(event)
+                return self.sender.combined(event, now_ms)
             case Fetched():
                 return self.sender.fetched(event.flow, event.snapshots)
             case Ran():

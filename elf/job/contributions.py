@@ -52,7 +52,8 @@ class Piece(msgspec.Struct, frozen=True):
     """A partial aggregate. ``counters`` and ``payload`` may hold more panes than ``[start, end)``: the range
     decides. ``excerpt``: groups may be left out (``elf.job.thresholds``). ``offsets``: it is another agent's
     run of its member's work, from the source offsets with that number (``elf.job.reexecution``); 0: it is the
-    member's own."""
+    member's own. ``unit``: so many panes are one in it, and its rows stand in the first (``elf.job.units``);
+    such a piece is of one unit, and is never cut."""
 
     start: int
     end: int
@@ -61,6 +62,7 @@ class Piece(msgspec.Struct, frozen=True):
     payload: bytes = b""
     excerpt: bool = False
     offsets: int = 0
+    unit: int = 1
 
     @property
     def bytes(self) -> int:
@@ -69,6 +71,8 @@ class Piece(msgspec.Struct, frozen=True):
     def clip(self, start: int, end: int) -> Piece:
         if start <= self.start and self.end <= end:
             return self
+        if self.unit > 1:
+            raise ElfBug(f"a unit would be cut: {self.start}..{self.end} at {start}..{end}")
         return replace(self, start=max(self.start, start), end=min(self.end, end))
 
 
@@ -103,12 +107,50 @@ class Pile:
         return iter(self._pieces)
 
     def add(self, piece: Piece) -> None:
-        """Keep the piece where it overlaps nothing."""
+        """Keep the piece where it overlaps nothing; a unit as a whole, or not at all."""
+        if piece.unit > 1:
+            if not self.overlaps(piece):
+                self._pieces.append(piece)
+            return
         free = [(piece.start, piece.end)]
         for kept in self._pieces:
             if kept.members & piece.members:
                 free = [rest for span in free for rest in _without(span, (kept.start, kept.end))]
         self._pieces.extend(piece.clip(start, end) for start, end in free)
+
+    def overlaps(self, piece: Piece) -> bool:
+        """Whether some member of it is here in some pane of it."""
+        return any(
+            kept.members & piece.members and kept.start < piece.end and piece.start < kept.end
+            for kept in self._pieces
+        )
+
+    def units(self) -> list[Piece]:
+        """The units, by their first panes."""
+        return sorted((one for one in self._pieces if one.unit > 1), key=lambda one: one.start)
+
+    def drop(self, pieces: Iterable[Piece]) -> None:
+        """Keep these no longer."""
+        gone = list(pieces)
+        self._pieces = [one for one in self._pieces if one not in gone]
+
+    def take_whole(self, start: int, end: int) -> tuple[Pieces, int, Pieces]:
+        """Remove all of ``[start, end)``, at whose bounds no unit is cut, and return the pieces of members
+        that are in all of these panes, these members, and the other pieces."""
+        inside = [p.clip(start, end) for p in self._pieces if p.start < end and start < p.end]
+        outside: list[Piece] = []
+        for piece in self._pieces:
+            outside.extend(piece.clip(a, b) for a, b in _without((piece.start, piece.end), (start, end)))
+        self._pieces = outside
+        fit, before = [one for one in inside if not one.offsets], -1
+        while len(fit) != before:
+            before, whole = len(fit), Pile()
+            whole._pieces = fit
+            members = -1
+            for _, _, there in whole.spans(start, end):
+                members &= there
+            fit = [one for one in fit if not one.members & ~members]
+        return tuple(fit), members if fit else 0, tuple(one for one in inside if one not in fit)
 
     def spans(self, start: int, end: int) -> list[tuple[int, int, int]]:
         """``[start, end)`` split into (start, end, members covered) at every change; gaps have members 0."""

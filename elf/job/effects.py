@@ -63,17 +63,20 @@ class Run(msgspec.Struct, frozen=True):
 
 
 class Combine(msgspec.Struct, frozen=True):
-    """Merge disjoint pieces of the same panes into one for the parent; comes back as ``Combined``."""
+    """Merge disjoint pieces of the same panes into one for the parent; comes back as ``Combined``. ``unit``:
+    so many panes, which are the same members' in all of them, become one (``elf.job.units``)."""
 
     flow: Flow
     pieces: Pieces
+    unit: int = 1
 
 
 @dataclass(frozen=True)
 class CommitPanes:
     """Merge ``pieces``, each of which has all of panes ``[start, end)``, on top of the committed revision
     before this one (when ``revision`` > 0), and commit the result durably: then ``members`` are in it. Comes
-    back as ``PanesCommitted``.
+    back as ``PanesCommitted``. ``whole``: of panes in which there are units, which are committed together or
+    not at all; its pieces have all of these panes together.
     """
 
     flow: Flow
@@ -90,11 +93,12 @@ class CommitPanes:
     """Without the flow's reduce function, which has failed."""
     told: tuple[Threshold, ...] = ()
     """What the flow's agents were last told to leave out."""
+    whole: bool = False
 
     @cached_property
     def added(self) -> int:
         """Members that the pieces add to the revision before."""
-        return members_of(self.pieces)
+        return self.members if self.whole else members_of(self.pieces)
 
     def overlaps(self, start: int, end: int) -> bool:
         """Whether it covers some of these panes."""

@@ -63,7 +63,9 @@ class SimAgent:
     labels: Labels | None = None
     """What it says of itself."""
     place = ""
-    """Where it stands, as region/rack, where trees go by regions."""
+    """Where it stands, as region/rack."""
+    by_regions = True
+    """Whether trees go by that."""
     copy_after_ms = COPY_AFTER_MS
     past_rows = SLICE_ROWS
     """Archived rows that it reads at a time."""
@@ -147,7 +149,14 @@ class SimAgent:
         self.clock, self.work = self.clock_type(self), self.work_type(self)
         self.jobs = self.jobs_type(self.from_program)
         incarnation = self.store.begin_incarnation(world.now // 1_000)
-        me = Identity(self.agent_id, f"a{self.index}", incarnation, self.address, self.labels, self.place)
+        me = Identity(
+            self.agent_id,
+            f"a{self.index}",
+            incarnation,
+            self.address,
+            self.labels,
+            self.place * self.by_regions,
+        )
         rng = random.Random(world.rng.random())
         self.checked = 0
         self.tasks = {stream: self._task(stream) for stream in self.streams}
@@ -195,6 +204,7 @@ class SimAgent:
                 group_members=world.group_members,
                 copy_after_ms=self.copy_after_ms,
                 eager=world.worker_settings.copies_ms is not None,
+                border_us=world.border_us,
             ),
             restored,
             new_cluster_uid=f"of {self.agent_id}",

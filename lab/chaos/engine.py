@@ -422,6 +422,12 @@ def plan(
     return Plan("SELECT …", first, window, final, ("key", "count"), "", more=tuple(more), named=named)
 
 
+def united(size_s: int, panes: int) -> Plan:
+    """The same in windows of so many panes of a second, which heads may merge (``elf.job.units``)."""
+    query = plan(size_s)
+    return replace(query, fragment=replace(query.fragment, pane_us=size_s * SECOND // panes))
+
+
 _TOYS: Final[dict[Definition | TapDefinition, Made[Any]]] = {}
 
 

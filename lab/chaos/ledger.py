@@ -39,6 +39,7 @@ from elf.job.replicas import ReplicaName
 from elf.job.rollup.decisions import follows, siblings
 from elf.job.snapshots import Name, Sealed
 from elf.job.spec import Flow, JobSpec
+from elf.job.units import is_mergeable
 from elf.wire.clients import WindowResult
 from lab.chaos.reference import BANG, Counts, Span, Sums, chosen, is_right, reduced
 from lab.chaos.sampled import Pane, Weights, of_all, pane_of
@@ -121,6 +122,8 @@ class Ledger:
         self.findings: list[Finding] = []
         self.books: dict[tuple[str, int], Book] = {}
         self.panes: dict[str, dict[tuple[int, int, int], PaneWord]] = defaultdict(dict)
+        self.units: dict[str, list[tuple[int, int]]] = defaultdict(list)
+        """Panes of flows that were committed together, as heads had merged some of them."""
         self.windows: dict[WindowsName, WindowCommit] = {}
         self.tables: dict[str, tuple[int, int, int]] = {}
         """By table, the numbers of the last result before it and of the one that it began with, and how long
@@ -423,9 +426,45 @@ class Ledger:
         before_it = counts_of(row.raw or row.payload, row.start, row.end) if staged else rows
         word = PaneWord(row.start, row.end, row.revision, members, parts, rows, row, failed, gaps, before_it)
         words[key] = word
-        self._check_gaps(name, word)
         self._check_panes(name, word)
+        self._check_gaps(name, word)
         self._check_policy(name, word)
+
+    def _claimed(self, word: PaneWord, start: int, end: int) -> dict[int, Counter[str]]:
+        """Rows by key of panes ``[start, end)`` of a commit, as the snapshots and parts have them that it
+        names."""
+        flow, sums = word.row.flow, defaultdict[int, Counter[str]](Counter)
+        for agent in self.who(flow, word.members):
+            for pane, counts in self.books[flow, agent].rows.items():
+                if start <= pane < end:
+                    sums[pane].update(counts)
+        stream = self.flows[flow].fragment.stream
+        for number, part in word.parts:
+            book = self.books[flow, self._agents[stream, number]]
+            sums[word.start].update(book.parts.get((word.start, part), Counter()))
+        return sums
+
+    def _unit(self, word: PaneWord) -> Span | None:
+        """The panes that were committed together with those of a commit."""
+        units = self.units[word.row.flow]
+        return next((one for one in units if one[0] <= word.start and word.end <= one[1]), None)
+
+    def _is_in_unit(self, word: PaneWord) -> bool:
+        """Whether a commit is of panes that were committed together, since some of them had been merged into
+        one (protocol 4.11), and these have together what their last commits claim."""
+        flow = word.row.flow
+        if not is_mergeable(self.flows[flow].fragment):
+            return False
+        if not word.revision and word.end - word.start > 1:
+            self.units[flow].append((word.start, word.end))
+        unit = self._unit(word)
+        has, claimed = Counter[str](), Counter[str]()
+        for pane in range(*unit) if unit is not None else ():
+            last = self.latest(flow, pane)
+            if last is not None:
+                has.update(last.rows.get(pane, Counter()))
+                claimed.update(self._claimed(last, pane, pane + 1).get(pane, Counter()))
+        return unit is not None and has == claimed
 
     def _check_policy(self, name: str, word: PaneWord) -> None:
         """Check that the commit came when its jobs' STRAGGLERS allow it."""
@@ -451,24 +490,20 @@ class Ledger:
 
     def _check_panes(self, name: str, word: PaneWord) -> None:
         """Compare with the snapshots that the commit claims."""
-        flow, sums = word.row.flow, defaultdict[int, Counter[str]](Counter)
+        flow = word.row.flow
         for agent in self.who(flow, word.members):
             book = self.books.get((flow, agent))
             if book is None or not self._has(book, word.start, word.end):
                 self.found(WRONG, f"{name}: a{agent} is in it, and has made no such snapshot durable")
                 return
-            for pane, counts in book.rows.items():
-                if word.start <= pane < word.end:
-                    sums[pane].update(counts)
-        stream = self.flows[flow].fragment.stream
-        for number, part in word.parts:
-            book = self.books[flow, self._agents[stream, number]]
-            sums[word.start].update(book.parts.get((word.start, part), Counter()))
+        sums = self._claimed(word, word.start, word.end)
         self._banged |= {flow} if any(BANG in counts for counts in sums.values()) else set()
         if word.failed and flow not in self._banged:
             self.found(WRONG, f"{name}: it is not reduced, and nothing of the flow ever made that fail")
         wanted = {p: reduced(self.flows[flow].fragment, c, failed=p in word.failed) for p, c in sums.items()}
         if None in wanted.values() or {p: c for p, c in wanted.items() if c} != word.rows:
+            if self._is_in_unit(word):
+                return
             who = ", ".join(f"a{agent}" for agent in self.who(flow, word.members))
             self.found(
                 WRONG, f"{name}: it has {plain(word.rows)}; the snapshots of {who} have {plain(dict(sums))}"
@@ -476,6 +511,18 @@ class Ledger:
 
     def _check_gaps(self, name: str, word: PaneWord) -> None:
         """Check that the commit lacks what its snapshots lack, and says so."""
+        wanted = self._lacking(word)
+        if wanted == word.gaps:
+            return
+        unit = self._unit(word) or (0, 0)
+        last = [(pane, self.latest(word.row.flow, pane)) for pane in range(*unit)]
+        has = {gap for pane, one in last if one is not None for gap in one.gaps.get(pane, ())}
+        lacks = {gap for pane, one in last if one is not None for gap in self._lacking(one).get(pane, ())}
+        if unit == (0, 0) or has != lacks:
+            self.found(WRONG, f"{name}: it says that it lacks {word.gaps}; its snapshots lack {wanted}")
+
+    def _lacking(self, word: PaneWord) -> dict[int, set[Gap]]:
+        """What the snapshots and parts of a commit lack, by pane."""
         flow, lacks = word.row.flow, defaultdict[int, set[Gap]](set)
         stream = self.flows[flow].fragment.stream
         known = ((flow, agent) for agent in self.who(flow, word.members))
@@ -486,9 +533,7 @@ class Ledger:
         for number, part in word.parts:
             book = self.books[flow, self._agents[stream, number]]
             lacks[word.start].update(book.part_gaps.get((word.start, part), ()))
-        wanted = {pane: gaps for pane, gaps in lacks.items() if gaps}
-        if wanted != word.gaps:
-            self.found(WRONG, f"{name}: it says that it lacks {word.gaps}; its snapshots lack {wanted}")
+        return {pane: gaps for pane, gaps in lacks.items() if gaps}
 
     @staticmethod
     def _has(book: Book, start: int, end: int) -> bool:
@@ -541,6 +586,8 @@ class Ledger:
                 if not is_right(work.spec.plan, counts, sums, span, failed=failed):
                     claimed = dict(sums(0, span))
                     self.found(WRONG, f"{name}: {dict(counts)} of {span}; its panes have {claimed}")
+                if cut := self._cut(work, span, pane_us):
+                    self.found(WRONG, f"{name}: {span} begins or ends within the panes {cut} of a unit")
                 unreduced = self._unreduced(work.coverage, span, pane_us)
                 if unreduced > failed or (failed > unreduced and work.spec.plan.final is None):
                     what = "says" if failed else "does not say"
@@ -557,6 +604,12 @@ class Ledger:
                     self.found(
                         WRONG, f"{name} names {status['missing']} as missing; its panes lack {missing}"
                     )
+
+    def _cut(self, work: CommitWindows, span: Span, pane_us: int) -> list[Span]:
+        """The units that a window has only a part of."""
+        bounds = [us // pane_us for us in span]
+        units = [one for flow in work.spec.flows for one in self.units[flow.uid]]
+        return [one for one in units if any(one[0] < bound < one[1] for bound in bounds)]
 
     def sums(self, work: CommitWindows) -> Sums:
         """Over panes in the revisions that a coverage names, before later stages."""

@@ -210,6 +210,9 @@ JOBS = {
     "first": 2,
 }
 """Kinds of jobs, and how often they are."""
+UNITS = ("four", "six")
+"""Kinds of jobs whose panes heads may merge; where agents stand in regions some are of these."""
+MERGED_SHARE = 0.6
 PASTS = ("plain", "slide", "odd", "where", "both", "top", "late", "larger", "wait")
 """Kinds of jobs that may begin in the past."""
 OWNED = ("plain", "slide", "odd", "where", "both", "trees", "late", "long", "wait", "leap")
@@ -253,6 +256,7 @@ def drawn(seed: int, nodes: int, *, in_regions: bool = False) -> Schedule:
     faults = (*faults, *_moves(seed, nodes, first, begun))
     program, ended = _program(seed, nodes, first, faults, stays=not files)
     regions, borders = _regions(seed, nodes, first, in_regions=in_regions)
+    jobs = _merged(seed, nodes, jobs, together) if regions else jobs
     faults = (*faults, *ended, *borders)
     return Schedule(
         seed,
@@ -530,6 +534,17 @@ def _regions(
         amount = rng.choice([40, 300, 1_200]) if kind == "slow border" else amount
         found.append(Fault(kind, at, for_ms=lasts_ms, amount=amount))
     return regions, tuple(found)
+
+
+def _merged(seed: int, nodes: int, jobs: tuple[str, ...], together: tuple[int, ...]) -> tuple[str, ...]:
+    """Some of the plain jobs have windows of several panes, and one flow together. Drawn apart."""
+    rng = random.Random(f"merged {seed} {nodes}")
+    read = any(kind in READERS for kind in jobs)
+    fixed = {*together, *([0] if read else [])}
+    return tuple(
+        rng.choice(UNITS) if n not in fixed and kind in RANGED and rng.random() < MERGED_SHARE else kind
+        for n, kind in enumerate(jobs)
+    )
 
 
 def _moves(seed: int, nodes: int, first: int, begun: int) -> tuple[Fault, ...]:

@@ -32,14 +32,14 @@ from elf.wire.heard import Heard
 from lab.chaos import programs
 from lab.chaos.agent import SimAgent
 from lab.chaos.archives import Archives
-from lab.chaos.engine import EACH, GONE, MOST, SECOND, STREAM, defined, owning, plan, ranged, staged
+from lab.chaos.engine import EACH, GONE, MOST, SECOND, STREAM, defined, owning, plan, ranged, staged, united
 from lab.chaos.fates import COMFORT_MS
 from lab.chaos.files import FileLog
 from lab.chaos.judge import Judge
 from lab.chaos.ledger import BROKEN, Finding, Ledger, WindowsName, name_of_result
 from lab.chaos.outside import TARGET
 from lab.chaos.reference import BANG, BOOM, DROPPING, SEVERAL, reducing
-from lab.chaos.schedule import BUYS, READERS, Fault, Schedule
+from lab.chaos.schedule import BUYS, READERS, UNITS, Fault, Schedule
 from lab.chaos.tables import PAUSE_MS, TableReaders
 from lab.chaos.world import Armed, World
 
@@ -94,6 +94,10 @@ def query_of(kind: str) -> Plan:
             return plan(4, 2, least=2)
         case "odd":
             return plan(3, 1)
+        case "four":
+            return united(4, 4)
+        case "six":
+            return united(6, 6)
         case "where":
             return plan(2, where="abc")
         case "both":
@@ -532,6 +536,8 @@ class Story:
             size, slide = people.choice([(2, 2), (4, 2), (6, 2), (3, 1)])
             final = DROPPING if people.random() < 0.2 else None
             query = replace(plan(size, slide, where=where, least=least), final=final)
+            if self.schedule.jobs[number] in UNITS:  # most of them over the same panes
+                query = people.choice([united(4, 4), united(6, 6), united(2, 2), plan(3, 1), query])
             if size == slide and people.random() < 0.3:
                 query = staged(query, 4, 2)
             request = ReconfigureJob(

@@ -129,7 +129,9 @@ class World:
         run."""
         self.loss = loss
         self.doubles = doubles
-        self.keys = "abcdef"
+        self.keys: Sequence[str] = "abcdef"
+        self.border_us: int | None = None
+        """How long heads hold panes (``cluster.border_secs``)."""
         self.crash_share = 0.0
         self.root_settings = RootSettings()
         self.ring = OverlayConfig()

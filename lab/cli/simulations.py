@@ -156,6 +156,24 @@ def alerts(
 
 
 @app.command()
+def regions(
+    agents: Annotated[int, typer.Option("--agents", min=2, max=64, help="Agents of the fleet.")] = 12,
+    regions: Annotated[int, typer.Option("--regions", min=2, max=8, help="Regions they stand in.")] = 3,
+    rate: Annotated[int, typer.Option("--rate", min=1, max=200, help="Rows a second of each.")] = 10,
+    keys: Annotated[int, typer.Option("--keys", min=1, help="Different keys that rows have.")] = 2_000,
+    windows: Annotated[int, typer.Option("--windows", min=1, help="Windows that are counted.")] = 3,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="The same seed, the same bytes.")] = 1,
+    json: Annotated[bool, typer.Option("--json", help="The last line is one JSON object.")] = False,
+) -> int:
+    """What crosses borders without heads, with heads, and with heads that merge panes; non-zero when a window
+    is wrong or more than 0.4 of it crosses."""
+    from lab.cli.simregions import RegionOptions, simulate_regions
+    from lab.sim.regions import Fleet
+
+    return simulate_regions(RegionOptions(Fleet(agents, regions, rate, keys, windows, seed), json))
+
+
+@app.command()
 def queue(
     scenario: Annotated[
         list[str] | None,

@@ -30,6 +30,7 @@ from agents.tasks.past import Pasts, Roll
 from elf.aggregates import split_by_range
 from elf.fields import replace
 from elf.functions.aggregate import Aggregate
+from elf.job import units
 from elf.job.catalog.log import CatalogLog
 from elf.job.catalog.members import FOREVER_US, Member
 from elf.job.checkpoint import FlowCheckpoint, TapsCheckpoint
@@ -53,6 +54,7 @@ from elf.job.program.running import Running
 from elf.job.program.seats import MASTER, masters_name, seat_named
 from elf.job.program.spec import Tap
 from elf.job.rollup.answer import Answers
+from elf.job.rollup.collect import Covered
 from elf.job.rollup.decide import Stragglers
 from elf.job.rollup.panes import Panes, Segment
 from elf.job.rollup.proxies import Proxies
@@ -62,7 +64,7 @@ from elf.job.rollup.sender import Sender, _Line
 from elf.job.rollup.slices import reissued
 from elf.job.sampling import why_whole
 from elf.job.snapshots import Sealed
-from elf.job.spec import Flow
+from elf.job.spec import Flow, JobSpec
 from elf.job.stragglers import Drops
 from elf.job.worker import assigning, taps
 from elf.job.worker.assigning import Mask, View
@@ -784,3 +786,27 @@ def obeys_late_decisions_on_trees(patch: pytest.MonkeyPatch) -> None:
         )
 
     patch.setattr("elf.job.catalog.admission._decided", decided)
+
+
+def merges_what_a_reader_needs_apart(patch: pytest.MonkeyPatch) -> None:
+    """protocol 4.11: panes are merged as far as one of their readers lets them be, and not all."""
+
+    def most(readers: Iterable[JobSpec], fragment: Fragment) -> int:
+        return max((units.panes_of(spec.plan) for spec in readers), default=1)
+
+    patch.setattr(units, "agreed", most)
+
+
+def commits_units_pane_by_pane(patch: pytest.MonkeyPatch) -> None:
+    """protocol 4.11: what is in a unit is committed like the panes of others, some of it at a time."""
+
+    def clip(piece: Piece, start: int, end: int) -> Piece:
+        return replace(piece, start=max(piece.start, start), end=min(piece.end, end))
+
+    patch.setattr(Piece, "clip", clip)
+    patch.setattr(Covered, "blocks", lambda covered, start: [])
+
+
+def counts_from_any_pane_of_a_running_flow(patch: pytest.MonkeyPatch) -> None:
+    """protocol 6.10: a version that joins a running flow waits for no commit of a root that knows it."""
+    patch.setattr("elf.job.group.reading.joined_at", lambda log, spec: (0,) * len(spec.flows))

@@ -92,6 +92,8 @@ PLANTS: dict[Plant, Storm] = {
     plants.feeds_back_to_all: storms.counting,
     plants.spreads_groups_anyhow: storms.spread_counting,
     plants.sends_all_to_the_first_master: storms.spread_counting,
+    plants.merges_what_a_reader_needs_apart: storms.bordered,
+    plants.commits_units_pane_by_pane: storms.alone_over_panes,
 }
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from functools import partial
 
 import pytest
 
@@ -10,11 +12,13 @@ from elf.batch import decode
 from elf.cli.tree import heads_of, read_tree
 from elf.job.catalog.log import CatalogLog
 from elf.job.messages.log import MemberJoined, MemberLeft
-from elf.job.spec import JobSpec
+from elf.job.spec import Flow, JobSpec
 from elf.wire.clients import Reply
 from lab.chaos.agent import SimAgent
+from lab.chaos.engine import plan, united
 from lab.chaos.world import World
-from tests.support.histories import asked, begun, call, check_all, said
+from tests.chaos import plants
+from tests.support.histories import asked, begun, call, check_all, said, settled
 
 REGIONS = ("eu", "us", "ap")
 STREAM = "clicks"
@@ -109,3 +113,58 @@ def test_what_an_agent_says_of_its_place_is_in_the_log(places: bool) -> None:
     log = world.agents[0].node.log
     assert {m.place for m in log.members(STREAM)} == ({"eu/r0", "us/r1", "ap/r2"} if places else {""})
     assert world.agents[1].node.overlay.regions.region == ("us" if places else "")
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_units_cross_the_border_and_windows_are_right(seed: int) -> None:
+    world = world_of(seed, 9)
+    spec, until = begun(world, 30_000, query=united(6, 6), rate_ms=800)
+    world.run_until(lambda: one_head_each(world, spec), 20_000)
+    world.run(max(0, until - world.now) + 15_000)
+    check_all(world, spec, until, 3)
+    root = world.by_address[spec.leader].node.job_groups.roots.get(spec.flows[0].uid)
+    assert root is not None
+    assert root.stragglers.unit == 6
+    assert sum(end - start == 6 for start, end in root.covered._wholes) >= 3
+
+
+def lagging(world: World, spec: JobSpec, behind: list[bool]) -> None:
+    """While ``behind`` says so the root does not see what the log says, and all others take its panes for
+    parts of units."""
+    root = world.by_address[spec.leader]
+    take_fresh = root.node.membership.take_fresh
+    root.node.membership.take_fresh = lambda: [] if behind else take_fresh()  # type: ignore[method-assign]
+    for agent in world.agents:
+        agent.node.sender._unit_of = partial(_believed, agent.node.sender._unit_of, behind)
+
+
+def _believed(unit_of: Callable[[Flow], int], behind: list[bool], flow: Flow) -> int:
+    return 6 if behind else unit_of(flow)
+
+
+@pytest.mark.parametrize("planted", [False, True])
+def test_a_version_counts_from_behind_a_commit_of_a_root_that_knows_it(
+    planted: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if planted:
+        plants.counts_from_any_pane_of_a_running_flow(monkeypatch)
+    world = world_of(2, 6)
+    spec, until = begun(world, 45_000, query=united(6, 6), rate_ms=800)
+    world.run_until(lambda: one_head_each(world, spec), 20_000)
+    world.run(8_000)
+    behind = [True]
+    lagging(world, spec, behind)
+    there = next(agent for agent in world.agents if agent.address != spec.leader)
+    world.submit(there.index, plan(2, 1), world.name_at("finer", there))
+    world.run(10_000)
+    behind.clear()
+    world.run(max(0, until - world.now) + 10_000)
+    (other,) = [one for one in world.agents[0].node.log.jobs() if one.name.startswith("finer")]
+    assert other.flows[0].uid == spec.flows[0].uid
+    assert other.leader != spec.leader
+    check_all(world, spec, until, 4)
+    right = [
+        counts == world.truth(other, start) for start, (_, counts, _) in settled(world, other, until).items()
+    ]
+    assert len(right) > 10
+    assert all(right) is not planted

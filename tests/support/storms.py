@@ -25,6 +25,17 @@ def _slow() -> list[Fault]:
     return [Fault("slow", 0, (n,), 9_000, 1_500) for n in range(NODES)]
 
 
+def bordered(rng: random.Random) -> list[Fault]:
+    """Agents stand in two regions, and two jobs read one flow; the root dies, and a head."""
+    dies = Fault("leader", 4_000 + rng.randrange(4_000), for_ms=1_500)
+    return [dies, Fault("head", 3_000 + rng.randrange(2_000), for_ms=300, amount=1)]
+
+
+def alone_over_panes(rng: random.Random) -> list[Fault]:
+    """The same of one job, whose panes may all be merged."""
+    return bordered(rng)
+
+
 def unheard(rng: random.Random) -> list[Fault]:
     """A master hears all, and nobody it."""
     return [Fault("unheard", 2_000 + rng.randrange(2_000), for_ms=7_000)]
@@ -251,7 +262,12 @@ JOBS: dict[Storm, tuple[str, ...]] = {
     counting: ("plain",),
     master_gone: ("plain",),
     spread_counting: ("plain",),
+    bordered: ("six", "odd"),
+    alone_over_panes: ("four",),
 }
+
+TWO = (stragglers, lagging, ranged, bordered)
+"""In these two jobs are there from the beginning."""
 
 LOGS = 3
 """Of each agent, in storms over files."""
@@ -282,7 +298,7 @@ def schedule(storm: Storm, seed: int) -> Schedule:
         joiners=0,
         group_members=1 if alone else 3,
         jobs=JOBS.get(storm, ("plain", "odd", "where")),
-        begun=3 if alone or storm is lossy else 2 if storm in (stragglers, lagging, ranged) else 1,
+        begun=3 if alone or storm is lossy else 2 if storm in TWO else 1,
         disorder_ms=1_500 if storm in (equal, reduced, ranged, tabled_late) else 300,
         faults=tuple(faults),
         rate_ms=RATES_MS.get(storm, 150),
@@ -293,6 +309,7 @@ def schedule(storm: Storm, seed: int) -> Schedule:
         files=((FILES[storm],) * LOGS,) * NODES if storm in FILES else (),
         program=storm in (counting, master_gone, spread_counting),
         trees=2 if storm is spread_counting else 1,
+        regions=(0, 0, 1, 1) if storm in (bordered, alone_over_panes) else (),
     )
 
 

@@ -538,6 +538,10 @@ class CatalogLog(Members):
         named = self._attached.get(uid, ())
         return tuple({job: self._versions[job][version] for job, version in named}.values())
 
+    def attached(self, uid: str) -> tuple[JobSpec, ...]:
+        """All versions of jobs that are attached to a flow."""
+        return tuple(self._versions[job][version] for job, version in self._attached.get(uid, ()))
+
     def idle_flows(self) -> tuple[str, ...]:
         """Flows that no job is attached to."""
         return tuple(uid for uid, jobs in self._attached.items() if not jobs)

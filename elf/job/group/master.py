@@ -260,9 +260,11 @@ class Master:
                 found.append(AddVersion(spec=version.spec))
         return found
 
-    def attach(self, version: Version, spec: JobSpec, flows: Sequence[Panes]) -> None:
+    def attach(
+        self, version: Version, spec: JobSpec, flows: Sequence[Panes], joined: Sequence[int] = ()
+    ) -> None:
         """The catalog log has a version: these are the flows that it reads."""
-        version.attach(spec, flows, self.current if version is not self.current else None)
+        version.attach(spec, flows, self.current if version is not self.current else None, joined)
 
     def advance(self, now_ms: int) -> list[Effect]:
         """Choose P when all flows of a version have begun, or abort it; end versions that are done."""
@@ -275,6 +277,7 @@ class Master:
         elif (
             pending is not None
             and self.state != "preparing"
+            and not pending.version.waits_for_roots()
             and now_ms - pending.since_ms >= PREPARE_LIMIT_MS
         ):
             found.extend(self.abort(_silence(pending.version)))

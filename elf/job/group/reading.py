@@ -21,6 +21,7 @@ from elf.job.rollup.mirrors import Mirrors, Need
 from elf.job.rollup.panes import Panes, Segment
 from elf.job.spec import Flow, JobSpec
 from elf.job.tops import widest
+from elf.job.units import joined_at
 from elf.ql.plan import Top, cut_of
 
 
@@ -108,7 +109,7 @@ class Reading:
         for master, version, spec in new:
             flows = [panes for flow in spec.flows if (panes := self._panes(flow.uid)) is not None]
             if len(flows) == len(spec.flows):
-                master.attach(version, spec, flows)
+                master.attach(version, spec, flows, joined_at(self._log, spec))
                 for flow in spec.flows:
                     self._readers[flow.uid][spec.uid] = None
         return found

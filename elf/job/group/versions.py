@@ -40,6 +40,9 @@ class Version:
         self.last = False
         """No window can follow: a finite input, read to its end."""
         self._found: tuple[int | None, ...] = ()
+        self._joined: tuple[int, ...] = ()
+        """For each flow the entry to which the log of its root must have come before the version counts; 0:
+        it need not (``elf.job.units``)."""
         known = [us for us in (assembled_us, record.after_us) if us is not None]  # what is filled ends before
         self._assembled_us = max(known, default=None)
         self._in_flight: CommitWindows | None = None
@@ -64,11 +67,14 @@ class Version:
 
     # -- its beginning and its end ---------------------------------------------------------------------------
 
-    def attach(self, spec: JobSpec, flows: Sequence[Panes], before: Version | None) -> None:
+    def attach(
+        self, spec: JobSpec, flows: Sequence[Panes], before: Version | None, joined: Sequence[int] = ()
+    ) -> None:
         """The catalog log has the version: these are the flows that it reads. A running flow is read from
-        where it is; a flow that the version ``before`` reads, from where that version needs it."""
+        where it is; a flow that the version ``before`` reads, from where that version needs it. ``joined``:
+        for each flow as in ``elf.job.units.joined_at``."""
         self.change(spec=spec)
-        self.flows = tuple(flows)
+        self.flows, self._joined = tuple(flows), tuple(joined)
         known = {flow.flow.uid for flow in before.flows} if before is not None else set()
         self._found = tuple(
             None if f.first_pane is None or f.flow.uid in known else f.begins_at() for f in flows
@@ -80,8 +86,16 @@ class Version:
             return None
         pairs = zip(self.flows, self._found, strict=True)
         firsts = [flow.first_pane if found is None else found for flow, found in pairs]
+        pairs_joined = zip(self.flows, self._joined, strict=False)
+        firsts += [flow.known_from(at) for flow, at in pairs_joined if at]
         begun = [first for first in firsts if first is not None]
         return self._whole(self._shifted(max(begun), self._before)) if len(begun) == len(firsts) else None
+
+    def waits_for_roots(self) -> bool:
+        """Whether its flows have begun, and it waits for a commit of a root that knows it (protocol 6.10)."""
+        begun = bool(self.flows) and all(flow.first_pane is not None for flow in self.flows)
+        pairs = zip(self.flows, self._joined, strict=False)
+        return begun and any(at and flow.known_from(at) is None for flow, at in pairs)
 
     def _whole(self, pane: int) -> int:
         """The first pane from this one on that begins a unit of which windows are made."""
@@ -115,7 +129,7 @@ class Version:
 
     def release(self) -> None:
         """The version stops reading."""
-        self.flows, self._found = (), ()
+        self.flows, self._found, self._joined = (), (), ()
 
     # -- panes and windows -----------------------------------------------------------------------------------
 

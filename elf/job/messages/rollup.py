@@ -64,6 +64,19 @@ class Excerpt(Slice, frozen=True, kw_only=True):
     """A slice in which groups are left out (``elf.job.thresholds``)."""
 
 
+class UnitSlice(Slice, frozen=True, kw_only=True):
+    """A slice of as many panes as ``unit`` says, whose rows stand in the first of them
+    (``elf.job.units``)."""
+
+    unit: Count
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        whole = self.unit > 1 and self.end - self.start == self.unit and self.start % self.unit == 0
+        if not whole or self.parts or self.direct:
+            raise ValueError("a unit that is none")
+
+
 class LeaveOut(Message, frozen=True, kw_only=True):
     """Root to all workers, down the tree: which groups to send from now on (``elf.job.thresholds``); with
     ``least`` 0 all."""
@@ -228,6 +241,7 @@ class Broadcast(Message, frozen=True, kw_only=True):
 ROLLUP_MESSAGES = (
     Slice,
     Excerpt,
+    UnitSlice,
     Progress,
     Begun,
     EarlyState,

@@ -67,7 +67,8 @@ class Answers:
                 left, right = max(begin, start), min(end, sealed)
                 if left >= right or (covered | self._covered.refused.at(left)) >> member & 1:
                     continue
-                if self._stragglers.has_waited(left, self._settings.quiet_ms, now_ms):
+                waits = self._stragglers.waits_for_unit(left, now_ms)
+                if not waits and self._stragglers.has_waited(left, self._settings.quiet_ms, now_ms):
                     self._asked_ms[member] = now_ms
                     wanted.append((member, left, right))
                     break
@@ -151,6 +152,7 @@ class Answers:
                 return "final"
         held = self._covered.has_in_hand(member, start, end)
         waits = held or self._covered.refused.overlaps(member, start, end)
+        waits = waits or self._stragglers.waits_for_unit(end - 1, now_ms)
         return "wait" if waits else "send"
 
     def lacks(self, member: int, start: int, end: int, now_ms: int) -> bool:

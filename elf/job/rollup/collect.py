@@ -16,7 +16,9 @@ asked for their snapshots.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Iterator
+from typing import Final
 
 from elf.errors import ElfBug
 from elf.fields import replace
@@ -29,6 +31,8 @@ from elf.job.snapshots import Span
 from elf.job.spec import START_OF_TIME
 from elf.job.stragglers import outside
 
+WHOLES_MAX: Final = 64
+
 
 class Covered:
     """What is covered of a flow at its root (see the module's docstring). ``panes``: what is committed."""
@@ -39,6 +43,10 @@ class Covered:
         self._late = Pile()
         self._parts = HeldParts()
         self._proposed: list[CommitPanes] = []
+        self._unit = 1
+        self._wholes: deque[Span] = deque(maxlen=WHOLES_MAX)
+        """Panes that this root has committed together, since there were units in them."""
+        self._rest: list[Piece] = []
         self.in_flight = False
         """The first proposed commit is being made."""
         self.refused = Refused()
@@ -73,6 +81,46 @@ class Covered:
             free = [rest for span in free for rest in outside(span, start, end)]
         for span in free:
             self._late.add(piece.clip(*span))
+
+    def allow(self, unit: int) -> None:
+        """Readers let so many panes be one from now on; what is held and is no such unit is refused."""
+        if unit != self._unit:
+            self._unit = unit
+            for pile in (self._held, self._late):
+                pile.drop(one for one in pile.units() if not self._is_allowed(one))
+
+    def _is_allowed(self, piece: Piece) -> bool:
+        return self._unit > 1 and self._unit % piece.unit == 0
+
+    def add_unit(self, piece: Piece) -> None:
+        """Hold a unit if nothing of it is covered, and it can come into one commit; else it is refused as a
+        whole, and its members are asked for their snapshots (protocol 4.11)."""
+        panes = range(piece.start, piece.end)
+        refused = any(piece.members & self.refused.at(pane) for pane in panes)
+        if not self._is_allowed(piece) or not piece.members or refused or self._held.overlaps(piece):
+            return
+        if piece.start >= self.committed_to():
+            self._held.add(piece)
+        elif self._revises(piece):
+            self._late.add(piece)
+
+    def _revises(self, piece: Piece) -> bool:
+        """Whether a unit may be a revision: its panes were, or are being, committed together."""
+        coming = [work for work in self._proposed if work.overlaps(piece.start, piece.end)]
+        if any((work.added | in_part(work.new)) & piece.members for work in coming):
+            return False
+        first = [work for work in coming if not work.revision]
+        if first:
+            return first[0].whole and first[0].start <= piece.start and piece.end <= first[0].end
+        there = self._panes.history.within(piece.start, piece.end)
+        whole = any(start <= piece.start and piece.end <= end for start, end in self._wholes)
+        one = there[0] if whole and len(there) == 1 else None
+        return one is not None and not (one.members | one.in_part) & piece.members
+
+    def kept_whole(self, work: CommitPanes) -> None:
+        """Panes with units are committed."""
+        if work.whole and not work.revision:
+            self._wholes.append((work.start, work.end))
 
     def add_part(self, name: PartName, piece: Piece) -> None:
         """Add a part of one pane, which is not covered."""
@@ -120,6 +168,36 @@ class Covered:
         """What is held of panes that are to be committed."""
         return self._held.take(start, end)
 
+    def blocks(self, start: int) -> list[Span]:
+        """From this pane on, the ranges that are to be committed together since there are units in them."""
+        found: list[Span] = []
+        for one in self._held.units():
+            if found and one.start < found[-1][1]:
+                found[-1] = (found[-1][0], max(found[-1][1], one.end))
+            elif one.start >= start:
+                found.append((one.start, one.end))
+        return found
+
+    def take_block(self, start: int, end: int) -> tuple[Pieces, int]:
+        """What is held of such a range, and the members of whom all of it is. What is there of others waits
+        for the commit, to revise it."""
+        pieces, members, rest = self._held.take_whole(start, end)
+        self._rest += rest
+        return pieces, members
+
+    def take_late_units(self) -> Iterator[tuple[Segment, Piece]]:
+        """Units that have come for panes that were committed together: one for each segment. Where these were
+        revised one by one meanwhile the unit is refused."""
+        taken: list[Segment] = []
+        for unit in self._late.units():
+            there = self._panes.history.within(unit.start, unit.end)
+            fits = len(there) == 1 and there[0].start <= unit.start and unit.end <= there[0].end
+            if not fits or there[0] not in taken:
+                self._late.drop([unit])
+            if fits and there[0] not in taken:
+                taken.append(there[0])
+                yield there[0], unit
+
     def take_late(self) -> Iterator[tuple[Segment, Pieces]]:
         """What has come for committed panes of members that are not in them."""
         for segment in list(self._panes.history) if self._late else ():
@@ -148,6 +226,9 @@ class Covered:
     def propose(self, works: Iterable[CommitPanes]) -> None:
         """Propose commits, to be made one after the other."""
         self._proposed += works
+        rest, self._rest = self._rest, []
+        for piece in rest:
+            self.add_unit(piece) if piece.unit > 1 else self.add(piece)
 
     def launch(self, *, plain: bool) -> list[CommitPanes]:
         """The first proposed commit, if there is one; it is in flight from now on."""
@@ -178,7 +259,7 @@ class Covered:
         """Panes were proposed and are not committed: what waited to revise them belongs to them again."""
         late, self._late = self._late, Pile()
         for piece in late:
-            self.add(piece)
+            self.add_unit(piece) if piece.unit > 1 else self.add(piece)
 
     def check(self) -> None:
         """Raise ``ElfBug`` when something is covered twice."""

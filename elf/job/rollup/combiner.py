@@ -71,10 +71,14 @@ class Combiner:
 
     def add(self, source: str, piece: Piece, now_ms: int) -> None:
         """A piece from a child (its address) or from our own worker (``SELF``)."""
-        self._reported[source] = max(self._reported.get(source, START_OF_TIME), piece.end)
+        self.heard(source, piece.end)
         self._pile.add(piece)
         if self._pile and self._oldest_ms is None:
             self._oldest_ms = now_ms
+
+    def heard(self, source: str, end: int) -> None:
+        """A child has sent panes up to this one, which wait for nobody here."""
+        self._reported[source] = max(self._reported.get(source, START_OF_TIME), end)
 
     def __bool__(self) -> bool:
         """Whether something waits here to go up."""

@@ -10,11 +10,12 @@ contributions, never a change of what was in it (``Deciding``). So do parts of l
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import msgspec
 
+from elf.fields import replace
 from elf.job.contributions import PartName, Pieces, bitmap, members_of, numbers
 from elf.job.effects import CommitPanes
 from elf.job.messages.rollup import FlowProgress
@@ -23,7 +24,7 @@ from elf.job.rollup.combiner import INTERVALS
 from elf.job.rollup.decisions import ALL, Decisions
 from elf.job.rollup.panes import Panes, Segment
 from elf.job.rollup.presence import Presence
-from elf.job.snapshots import Threshold
+from elf.job.snapshots import Span, Threshold
 from elf.job.spec import END_OF_TIME, START_OF_TIME
 from elf.ql.plan import Fragment
 from overlay.turns import AT_ONCE
@@ -31,6 +32,13 @@ from overlay.turns import AT_ONCE
 MIRROR_OF: Final = 2
 """Mirrors are wanted when 1 / ``MIRROR_OF`` of the straggler limit is up: by then the member itself has been
 asked (after ``quiet_ms``), and there is time to ask a second holder if the first is silent."""
+
+
+UNIT_SLACK_MS: Final = 5_000
+"""So long after its unit should have ended a pane is due by itself: members may seal no more before it is
+committed, as they have reached the bound of what they retain (protocol 4.8)."""
+UNIT_QUIET: Final = 3
+"""So many times longer than for panes nobody is asked for those of a unit, which a head holds and merges."""
 
 
 class RootSettings(msgspec.Struct, frozen=True):
@@ -88,6 +96,8 @@ class Stragglers:
         self._began_ms: int | None = None
         self._behind: dict[int, int] = {}
         """Members that have fallen two intervals behind, and the pane below which they have."""
+        self.unit = 1
+        """So many panes may be one: the first ones of a unit wait for its last (``elf.job.units``)."""
         self.presence = Presence(settings.grace_ms)
 
     def began(self, now_ms: int) -> None:
@@ -266,6 +276,12 @@ class Stragglers:
         """Whether half of the roster's watermarks have passed this pane, or it was begun again."""
         return self._due_ms(pane) is not None
 
+    def waits_for_unit(self, pane: int, now_ms: int) -> bool:
+        """Whether a pane that is not committed will come as part of a unit, so that it is not asked for."""
+        quiet_ms = UNIT_QUIET * self._settings.quiet_ms
+        coming = self.unit > 1 and pane >= self._covered.committed_to()
+        return coming and not self.has_waited(pane, quiet_ms, now_ms)
+
     def has_waited(self, pane: int, for_ms: int, now_ms: int) -> bool:
         """Whether it has been due for this long."""
         due_ms = self._due_ms(pane)
@@ -286,7 +302,13 @@ class Stragglers:
         """When half of the roster's watermarks had passed this pane, or it was begun again."""
         if self._whole is not None and pane < self._whole.end:
             return self._whole.at_ms
-        return next((at_ms for at_ms, half in self._passed if half > pane), None)
+        passed = next((at_ms for at_ms, half in self._passed if half > pane), None)
+        if self.unit == 1 or passed is None:
+            return passed
+        last = pane // self.unit * self.unit + self.unit - 1
+        whole = next((at_ms for at_ms, half in self._passed if half > last), None)
+        rest_ms = (last - pane) * self._panes.flow.fragment.pane_us // 1_000 + UNIT_SLACK_MS
+        return passed + rest_ms if whole is None else min(whole, passed + rest_ms)
 
     def wants_mirror(self, member: int, pane: int, now_ms: int) -> bool:
         """Whether a member that is missing in this pane is so far behind that neighbours are to answer for
@@ -323,50 +345,68 @@ class Deciding:
 
     def commits(self, now_ms: int) -> list[CommitPanes]:
         """New panes in order, or, if there are none, revisions of committed ones."""
-        return self._next_panes(now_ms) or list(self._revisions()) or list(self._part_revisions())
+        late = self._next_panes(now_ms) or list(self._late_units())
+        return late or list(self._revisions()) or list(self._part_revisions())
 
     def _next_panes(self, now_ms: int) -> list[CommitPanes]:
-        stragglers = self._stragglers
         head, parts_to = self._covered.committed_to(), self._covered.open_to()
         found: list[CommitPanes] = []
-        for start, end, covered in self._spans(head, max(self._covered.held_to(head), parts_to)):
-            if (decided := self._decided(start)) is None:
+        blocks = self._covered.blocks(head)
+        for start, end, covered in self._spans(head, max(self._covered.held_to(head), parts_to), blocks):
+            if not self._is_ready(start, covered, parts_to, now_ms):
                 break
-            if not (covered or decided):
-                found.append(self._of(start, end, ()))
-                continue
-            if not covered and start < parts_to and stragglers.is_deserted(start, now_ms):
-                found.append(self._of(start, end, ()))
-                continue
-            expired = stragglers.is_expired(start, now_ms)
-            missing = stragglers.wanted(start, now_ms) & ~covered
-            if not expired and (not covered or missing or stragglers.lacks_words(start, now_ms)):
-                break
-            if covered:
+            block = next((one for one in blocks if one[0] <= start < one[1]), None)
+            if block is not None:
+                found += [self._together(*block)] if end == block[1] else []
+            elif covered:
                 found.extend(self._commit(pieces) for pieces in self._covered.take(start, end))
-            elif stragglers.are_silent(stragglers.awaited(start, now_ms) & decided, now_ms):
-                found.append(self._of(start, end, ()))
             else:
-                break
+                found.append(self._of(start, end, ()))
         return found
+
+    def _is_ready(self, pane: int, covered: int, parts_to: int, now_ms: int) -> bool:
+        """Whether panes from this one on, of which these members are held, are to be committed: as they are,
+        or as empty ones where there is nobody."""
+        stragglers = self._stragglers
+        if (decided := self._decided(pane)) is None:
+            return False
+        if not (covered or decided) or (
+            not covered and pane < parts_to and stragglers.is_deserted(pane, now_ms)
+        ):
+            return True
+        expired = stragglers.is_expired(pane, now_ms)
+        missing = stragglers.wanted(pane, now_ms) & ~covered
+        if not expired and (not covered or missing or stragglers.lacks_words(pane, now_ms)):
+            return False
+        return bool(covered) or stragglers.are_silent(stragglers.awaited(pane, now_ms) & decided, now_ms)
+
+    def _together(self, start: int, end: int) -> CommitPanes:
+        """A commit of panes in which there are units (protocol 4.11)."""
+        pieces, members = self._covered.take_block(start, end)
+        return replace(self._of(start, end, ()), pieces=pieces, members=members, whole=True)
 
     def _decided(self, pane: int) -> int | None:
         """Who is in a pane; ``ALL`` where that is decided here, None where it is not decided yet."""
         decisions = self._stragglers.decisions
         return ALL if decisions is None else decisions.members(pane)
 
-    def _spans(self, start: int, end: int) -> Iterator[tuple[int, int, int]]:
-        """What is held, split also where the set of awaited members changes and where the limit runs out. It
-        is lazy, as the first span may have to wait."""
+    def _spans(self, start: int, end: int, blocks: Sequence[Span]) -> Iterator[tuple[int, int, int]]:
+        """What is held, split also where the set of awaited members changes, where the limit runs out, and
+        where ``blocks`` begin and end. It is lazy, as the first span may have to wait."""
         if start >= end:
             return
-        inner = self._stragglers.edges(start, end)
+        bounds = {edge for block in blocks for edge in block if start < edge < end}
+        inner = sorted({*self._stragglers.edges(start, end), *bounds})
         for left, right in zip([start, *inner], [*inner, end], strict=True):
             yield from self._covered.spans(left, right)
 
     def _revisions(self) -> Iterator[CommitPanes]:
         for below, pieces in self._covered.take_late():
             yield self._commit(pieces, below)
+
+    def _late_units(self) -> Iterator[CommitPanes]:
+        for below, unit in self._covered.take_late_units():
+            yield self._commit((unit,), below)
 
     def _part_revisions(self) -> Iterator[CommitPanes]:
         """A revision of each committed pane for which parts are held."""
@@ -393,7 +433,7 @@ class Deciding:
             pieces,
             0 if below is None else below.revision + 1,
             members if below is None else below.members | members,
-            self._panes.roster.version,
+            max(self._panes.roster.version, self._panes.log_at),
             parts if below is None else below.parts | parts,
             new,
             told=self.told,

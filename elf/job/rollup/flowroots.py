@@ -48,19 +48,21 @@ from elf.job.rollup.panes import Segment, disjoint
 from elf.job.rollup.root import Root
 from elf.job.rollup.rooted import RootedFlow
 from elf.job.spec import Flow
+from elf.job.units import unit_of
 from elf.wire.base import Answer
 
 
 class StoredPanes(msgspec.Struct, frozen=True):
     """What the store has of a flow: the first pane of its root, if it is one, and the commits as (start, end,
     revision, members), the last of which is number ``seq``. ``parts``: (start, revision) → those of late
-    rows.
+    rows. ``known``: how far the log of a root had come that committed some of them.
     """
 
     first_pane: int | None = None
     commits: tuple[tuple[int, int, int, bytes], ...] = ()
     seq: int = 0
     parts: Mapping[tuple[int, int], bytes] = msgspec.field(default_factory=dict)
+    known: int = 0
 
     def segments(self, now_ms: int) -> list[Segment]:
         return [
@@ -114,6 +116,8 @@ class FlowRoots:
             if uid not in self._flows:
                 self._begin(flow, self._stored.pop(uid, StoredPanes()), now_ms)
             self._flows[uid].root.flow = flow
+            if self._log.spans_regions:
+                self._flows[uid].root.set_units(unit_of(self._log, uid), self._log.last)
             named = {spec.leader for spec in self._log.readers(uid)} - {self._address}
             self._flows[uid].readers.named(named, now_ms)
         return found
@@ -126,6 +130,7 @@ class FlowRoots:
 
     def _begin(self, flow: Flow, stored: StoredPanes, now_ms: int) -> None:
         root = Root(flow, self._settings, stored.segments(now_ms))
+        root.known = stored.known
         root.set_roster(self._log.asked(flow.fragment), self._log.last)
         if stored.first_pane is not None:
             root.begin(stored.first_pane, now_ms)

@@ -148,6 +148,8 @@ class Mirror(Panes):
         self._storing = False
         changed: list[Segment] = []
         for row in rows:
+            if not row.revision:
+                self.note_known(row.roster_version, row.end)
             if self._first is not None and row.end > self._first:
                 start = max(row.start, self._first)
                 members, late = from_bytes(row.members), parts.from_bytes(row.parts)

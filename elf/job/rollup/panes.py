@@ -25,6 +25,8 @@ from elf.job.openparts import in_part, in_whole
 from elf.job.rollup.presence import Roster
 from elf.job.spec import START_OF_TIME, Flow
 
+KNOWN_MAX = 64
+"""Commits that are remembered as the first whose root's log had come so far."""
 PRUNE_MS = 60_000
 """How often the root looks for panes that can be forgotten."""
 
@@ -170,6 +172,10 @@ class Panes:
         self.roster = Roster(flow.fragment.pane_us)
         self._named: Named | None = None
         self._marks: deque[tuple[int, int]] = deque()
+        self._known: deque[tuple[int, int]] = deque(maxlen=KNOWN_MAX)
+        self.log_at = 0
+        """The entry to which the log of this node had come when units were last agreed on
+        (``elf.job.units``)."""
 
     @property
     def stored_as(self) -> str:
@@ -205,6 +211,16 @@ class Panes:
         """The first pane that a new reader finds whole. The one reader of a flow that begins in the past
         wants all that is there."""
         return self.durable_to() if self.flow.fragment.since_us is None else self.kept_from()
+
+    def note_known(self, version: int, end: int) -> None:
+        """New panes up to this one were committed by a root whose log had come to that entry."""
+        if not self._known or version > self._known[-1][0]:
+            self._known.append((version, end))
+
+    def known_from(self, version: int) -> int | None:
+        """The first pane behind a commit whose root's log had come to that entry; None: there was none yet,
+        as far as is known (protocol 6.10)."""
+        return next((end for known, end in self._known if known >= version), None)
 
     def kept_from(self) -> int:
         """Panes from this one on are still here."""

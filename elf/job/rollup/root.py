@@ -38,6 +38,8 @@ class Root(Panes):
         self.stragglers = Stragglers(self, self.covered, settings, self.decisions)
         self.answers = Answers(self, self.covered, self.stragglers, settings, self.decisions)
         self._deciding = Deciding(self, self.covered, self.stragglers)
+        self.known = 0
+        """How far the log of a root must have come that committed what is here; units wait for that."""
         self.failure = ""
         """How the flow's reduce function has failed here: it is not tried again."""
 
@@ -64,6 +66,13 @@ class Root(Panes):
             self._first = first_pane
             self.stragglers.began(now_ms)
 
+    def set_units(self, panes: int, version: int) -> None:
+        """All readers that the log knows by this entry let so many panes be one (``elf.job.units``); 1: they
+        do not. A log that is behind what is committed says nothing yet."""
+        self.log_at = version
+        self.stragglers.unit = panes if version >= self.known else 1
+        self.covered.allow(self.stragglers.unit)
+
     # -- what it hears ---------------------------------------------------------------------------------------
 
     def hear(self, member: int, progress: FlowProgress, now_ms: int) -> bool:
@@ -79,6 +88,10 @@ class Root(Panes):
 
     def take(self, piece: Piece) -> None:
         """Take a partial aggregate, from the tree or directly from a member; refuse what is covered."""
+        if piece.unit > 1:
+            if self._first is not None and piece.start >= self._first:
+                self.covered.add_unit(piece)
+            return
         if self._first is not None:
             last_word = self.flow.fragment.leap and self.decisions is None
             piece = piece.clip(self.covered.committed_to() if last_word else self._first, piece.end)
@@ -136,6 +149,9 @@ class Root(Panes):
         self.covered.land(done)
         segment = Segment(done.start, done.end, done.revision, done.members, now_ms, parts=done.parts)
         self.history.add(segment)
+        self.covered.kept_whole(done)
+        if not done.revision:
+            self.note_known(done.roster_version, done.end)
         self.stragglers.committed()
         self.history.compact(self.expected, now_ms - self.revise_ms(self._settings.revise_ms))
         return segment
@@ -168,7 +184,7 @@ class Root(Panes):
             names = [name for name, part in named if part == piece]
             for name in names:
                 refused.add_part(name, piece.start)
-            if not piece.offsets:  # the member's own is another
+            if not piece.offsets and piece.unit == 1:  # the member's own is another
                 refused.add(piece)
             whose.append((piece.members or bitmap(number for number, _ in names), reason))
             refused.tell(*whose[-1])

@@ -35,12 +35,14 @@ from elf.job.messages.rollup import (
 from elf.job.openparts import is_open
 from elf.job.reexecution import Where
 from elf.job.replicas import ReplicaName
+from elf.job.rollup.border import Border
 from elf.job.rollup.combiner import SELF, Combiner, wait_ms
 from elf.job.rollup.decisions import follows
 from elf.job.rollup.retained import Retained
 from elf.job.rollup.slices import reissued, slice_of
 from elf.job.snapshots import Early, Name, Sealed, Threshold
 from elf.job.spec import END_OF_TIME, START_OF_TIME, Flow
+from elf.job.units import divisor
 from overlay.turns import AT_ONCE, Turns
 
 SNAPSHOT_OVERHEAD = 256
@@ -65,6 +67,7 @@ class _Line:
     counts: Counter[str] = field(default_factory=Counter)
     task: Mapping[str, int] = field(default_factory=dict)
     suspended: bool = False
+    border: Border = field(default_factory=Border)
     sent: list[tuple[str, Piece]] = field(default_factory=list)
     """What has gone to a parent that is not the root, and is in no commit yet; with that parent."""
 
@@ -89,10 +92,18 @@ class Sender:
         depth_of: Callable[[bytes], int] = lambda _: 1,
         ranges_of: Callable[[Flow], Iterable[Flow]] = lambda _: (),
         crosses: Callable[[str], bool] = lambda _: False,
+        unit_of: Callable[[Flow], int] = lambda _: 1,
+        hold_us_of: Callable[[Flow], int | None] = lambda _: None,
     ) -> None:
         """``eager``: neighbours get each snapshot at once. ``combine_ms``: how long combiners below the root
-        wait (``elf.job.rollup.combiner.wait_ms``). ``crosses``: whether an address is in another region."""
+        wait (``elf.job.rollup.combiner.wait_ms``). ``crosses``: whether an address is in another region.
+        ``unit_of``: how many panes of a flow may be one; ``hold_us_of``: how long a head holds them at the
+        border, at most (None: as long as that takes; ``elf.job.units``)."""
         self._crosses = crosses
+        self._unit_of = unit_of
+        self._hold_us_of = hold_us_of
+        self._holding: dict[str, _Line] = {}
+        """Lines that hold something at the border."""
         self._combine_ms = combine_ms
         self._depth_of = depth_of
         self._ranges_of = ranges_of
@@ -157,6 +168,7 @@ class Sender:
 
     def remove(self, uid: str) -> list[Effect]:
         self._gathering.pop(uid, None)
+        self._holding.pop(uid, None)
         line = self._lines.pop(uid, None)
         if line is None:
             return []
@@ -218,13 +230,19 @@ class Sender:
             else:
                 line.retained.reserve(name, size)
             return []
-        line.retained.add((sealed.start, sealed.end, sealed.part), size, now_ms)
+        waits_ms = 0 if sealed.part else self._unit_ends_ms(line.flow, sealed.end)
+        line.retained.add((sealed.start, sealed.end, sealed.part), size, now_ms + waits_ms)
         if sealed.part:
             return [*self._direct(line.flow, reissued(line.flow, number, [sealed])), *self._quota(line)]
         counters, payload = sealed.excerpt or (sealed.counters, sealed.payload)
         piece = Piece(sealed.start, sealed.end, 1 << number, counters, payload, sealed.excerpt is not None)
         line.combiner.add(SELF, piece, now_ms)
         return [*self.flush(line.flow, now_ms), *self._quota(line)]
+
+    def _unit_ends_ms(self, flow: Flow, end: int) -> int:
+        """How long after the last of these panes its unit ends: nothing becomes of them before."""
+        unit = self._unit_of(flow)
+        return -end % unit * flow.fragment.pane_us // 1_000 if unit > 1 and abs(end) < END_OF_TIME else 0
 
     def early(self, early: Early) -> list[Effect]:
         """Send open panes of our own directly to the root; the next message makes up for a lost one."""
@@ -261,12 +279,16 @@ class Sender:
     def carry(self, child: str, flow: Flow, piece: Piece, now_ms: int) -> list[Effect]:
         """Carry a child's slice; this node may be no worker of the flow, only in its tree."""
         line = self._lines.setdefault(flow.uid, _Line(flow, Combiner()))
+        if piece.unit > 1:  # it has been merged as far as it may be
+            line.combiner.heard(child, piece.end)
+            return [*self.send_up(flow, piece), *self.flush(flow, now_ms)]
         line.combiner.add(child, piece, now_ms)
         return self.flush(flow, now_ms)
 
     def reshaped(self, topic: bytes, now_ms: int) -> list[Effect]:
         """We are in a tree in another way: who was waited for may be elsewhere now."""
-        gathering = [line.flow for line in self._gathering.values() if line.flow.topic == topic]
+        waiting = {**self._gathering, **self._holding}
+        gathering = [line.flow for line in waiting.values() if line.flow.topic == topic]
         return [effect for flow in gathering for effect in self.flush(flow, now_ms)]
 
     def flush(self, flow: Flow, now_ms: int) -> list[Effect]:
@@ -276,18 +298,50 @@ class Sender:
         depth = self._depth_of(flow.topic)
         line.combiner.wait_ms = wait_ms(flow.fragment.pane_us, depth, self._combine_ms)
         for pieces in line.combiner.ready(self._children_of(flow.topic), now_ms, root=root):
-            found.extend(self._up(flow, pieces))
+            found.extend(self._up(line, pieces, now_ms))
+        found.extend(self._leave(line, now_ms))
         if flow.fragment.leap or flow.fragment.mirror:
             slow = () if root else line.combiner.stragglers()
             found += [Send(flow.leader, Behind(flow=flow.uid, children=slow))] if slow else []
-        if line.combiner:
-            self._gathering[flow.uid] = line
-        else:
-            self._gathering.pop(flow.uid, None)
+        for waits, lines in ((line.combiner, self._gathering), (line.border, self._holding)):
+            if waits:
+                lines[flow.uid] = line
+            else:
+                lines.pop(flow.uid, None)
         return found
 
-    def _up(self, flow: Flow, pieces: Pieces) -> list[Effect]:
-        return [Combine(flow, pieces)] if len(pieces) > 1 else self.send_up(flow, pieces[0])
+    def _up(self, line: _Line, pieces: Pieces, now_ms: int) -> list[Effect]:
+        return [Combine(line.flow, pieces)] if len(pieces) > 1 else self._onward(line, pieces[0], now_ms)
+
+    def _onward(self, line: _Line, piece: Piece, now_ms: int) -> list[Effect]:
+        """A piece of ours and our children's goes up, or waits at the border."""
+        if not line.border:
+            line.border.change(self._held_panes(line.flow))
+        if not line.border.takes(piece):
+            return self.send_up(line.flow, piece)
+        line.border.add(piece, now_ms)
+        return self._leave(line, now_ms)
+
+    def _held_panes(self, flow: Flow) -> int:
+        """How many panes we hold at a border; 1: none, as we are no head or readers want each by itself."""
+        parent, pane_us = self._parent_of(flow.topic), flow.fragment.pane_us
+        unit = self._unit_of(flow) if parent is not None and self._crosses(parent) else 1
+        hold_us = self._hold_us_of(flow)
+        return unit if hold_us is None or unit == 1 else divisor(unit, hold_us // pane_us)
+
+    def _leave(self, line: _Line, now_ms: int) -> list[Effect]:
+        """What need not wait at the border any more."""
+        if not line.border:
+            return []
+        flow, found = line.flow, list[Effect]()
+        leaving = line.border.change(self._held_panes(flow))
+        leaving += line.border.ready(flow.fragment.pane_us // 1_000, line.combiner.wait_ms, now_ms)
+        for pieces, unit in leaving:
+            if unit > 1:
+                found.append(Combine(flow, pieces, unit))
+            else:
+                found += [effect for piece in pieces for effect in self.send_up(flow, piece)]
+        return found
 
     def send_up(self, flow: Flow, piece: Piece) -> list[Effect]:
         """To the parent, or to the job group when there is no parent now. The root takes its own in
@@ -333,7 +387,7 @@ class Sender:
             found += self._direct(flow, lost)
         return found
 
-    def combined(self, done: Combined) -> list[Effect]:
+    def combined(self, done: Combined, now_ms: int) -> list[Effect]:
         """What children and our own stream task sent is one piece now. Members whose part could not be opened
         are not in it; the root asks them itself."""
         line = self._lines.get(done.flow.uid)
@@ -341,7 +395,11 @@ class Sender:
             line.counts.update(merges=1, merge_us=done.cpu_us)
         self.unusable += len(done.unusable)
         told = [Unusable(done.flow, one.members, one.start, one.end, why) for one, why in done.unusable]
-        return [*told, *(self.send_up(done.flow, done.piece) if done.piece is not None else ())]
+        if done.piece is None:
+            return [*told]
+        if line is None:
+            return [*told, *self.send_up(done.flow, done.piece)]
+        return [*told, *self._onward(line, done.piece, now_ms), *self.flush(line.flow, now_ms)]
 
     def worked(self, work: Mapping[str, Mapping[str, int]]) -> None:
         """What a stream task has done so far, by flow."""
@@ -499,12 +557,16 @@ class Sender:
     def deadline(self) -> int | None:
         if not self._lines:
             return None
-        waits = (line.combiner.deadline() for line in self._gathering.values())
+        waits = [line.combiner.deadline() for line in self._gathering.values()]
+        waits += [
+            line.border.deadline(line.flow.fragment.pane_us // 1_000, line.combiner.wait_ms)
+            for line in self._holding.values()
+        ]
         return min([self._next_beat_ms, *(at for at in waits if at is not None)])
 
     def tick(self, now_ms: int) -> list[Effect]:
         found: list[Effect] = []
-        for line in list(self._gathering.values()):
+        for line in list({**self._gathering, **self._holding}.values()):
             found.extend(self.flush(line.flow, now_ms))
         if now_ms >= self._next_beat_ms:
             found.extend(self.beat(now_ms))

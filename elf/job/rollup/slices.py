@@ -5,13 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from elf.job.contributions import Piece, from_bytes, to_bytes
-from elf.job.messages.rollup import Excerpt, RunSlice, Slice
+from elf.job.messages.rollup import Excerpt, RunSlice, Slice, UnitSlice
 from elf.job.snapshots import Sealed
 from elf.job.spec import Flow
 
 
 def slice_of(flow: Flow, piece: Piece) -> Slice:
     """A piece as it goes to the parent."""
+    if piece.unit > 1:
+        return UnitSlice(
+            flow=flow.uid,
+            start=piece.start,
+            end=piece.end,
+            members=to_bytes(piece.members),
+            counters=piece.counters,
+            payload=piece.payload,
+            unit=piece.unit,
+        )
     kind = Excerpt if piece.excerpt else Slice
     return kind(
         flow=flow.uid,
@@ -50,4 +60,5 @@ def piece_of(message: Slice) -> Piece:
         message.payload,
         excerpt=isinstance(message, Excerpt),
         offsets=message.offsets if isinstance(message, RunSlice) else 0,
+        unit=message.unit if isinstance(message, UnitSlice) else 1,
     )

@@ -1,0 +1,168 @@
+"""Panes that are merged into units: who lets them be, at a head's border, and at the root."""
+
+from __future__ import annotations
+
+import pytest
+
+from elf.errors import ElfBug
+from elf.fields import replace
+from elf.job.contributions import Piece, Pile, bitmap
+from elf.job.messages.rollup import UnitSlice
+from elf.job.rollup.border import Border
+from elf.job.rollup.root import Root
+from elf.job.rollup.slices import piece_of, slice_of
+from elf.job.spec import Flow
+from elf.job.units import divisor, is_mergeable, panes_of
+from elf.ql.plan import Plan, Top
+from elf.windows import Cumulative
+from lab.chaos.engine import SECOND, plan, staged, united
+from tests.support.stragglers import progress, rooted
+
+ALL = bitmap(range(3))
+FRAGMENT = united(60, 12).fragment
+
+
+@pytest.mark.parametrize(
+    ("query", "panes"),
+    [
+        (united(60, 12), 12),
+        (plan(4, 2), 1),
+        (replace(united(60, 12), windows=(Cumulative(600 * SECOND, 30 * SECOND),)), 6),
+        (staged(united(60, 12), 120, 60), 1),
+        (replace(united(60, 12), fragment=replace(united(60, 12).fragment, leap=True)), 1),
+        (replace(united(60, 12), fragment=replace(united(60, 12).fragment, changes_us=SECOND)), 1),
+        (
+            replace(
+                united(60, 12), fragment=replace(united(60, 12).fragment, keep=Top("s0", True, False, 1))
+            ),
+            1,
+        ),
+        (united(600, 5), 1),
+    ],
+)
+def test_how_many_panes_a_query_lets_be_one(query: Plan, panes: int) -> None:
+    assert panes_of(query) == panes
+
+
+def test_units_are_no_longer_than_they_may_be() -> None:
+    assert divisor(12, 5) == 4
+    assert divisor(7, 6) == 1
+    assert is_mergeable(united(6, 6).fragment)
+
+
+def raw(pane: int, members: int, tag: bytes = b"x") -> Piece:
+    return Piece(pane, pane + 1, members, payload=tag)
+
+
+def test_a_border_holds_panes_until_a_unit_is_whole() -> None:
+    border = Border()
+    assert not border.takes(raw(6, 1)), "nobody lets panes be one"
+    border.change(3)
+    for pane in (6, 7):
+        assert border.takes(raw(pane, 3))
+        border.add(raw(pane, 3), 100)
+        assert border.ready(1_000, 500, 100) == []
+    border.add(raw(8, 3), 200)
+    ((pieces, unit),) = border.ready(1_000, 500, 200)
+    assert (unit, [piece.start for piece in pieces]) == (3, [6, 7, 8])
+    assert not border
+
+
+def test_a_unit_that_is_not_whole_leaves_pane_by_pane_when_it_has_waited() -> None:
+    border = Border()
+    border.change(3)
+    border.add(raw(6, 3), 0)
+    border.add(raw(8, 1), 10)
+    assert border.deadline(1_000, 500) == 510
+    assert border.ready(1_000, 500, 509) == []
+    assert [unit for _, unit in border.ready(1_000, 500, 510)] == [1, 1]
+    border.add(raw(9, 3), 600)
+    assert border.deadline(1_000, 500) == 600 + 3_500
+    assert [unit for _, unit in border.change(1)] == [1], "readers want each pane now"
+    assert not border
+
+
+def test_a_unit_is_kept_as_a_whole_or_not_at_all_and_never_cut() -> None:
+    pile, unit = Pile(), Piece(6, 9, 6, payload=b"u", unit=3)
+    pile.add(raw(7, 2))
+    pile.add(unit)
+    assert list(pile) == [raw(7, 2)]
+    pile.take(6, 9)
+    pile.add(unit)
+    pile.add(Piece(5, 8, 2, payload=b"m"))
+    assert [(one.start, one.end, one.members) for one in pile] == [(6, 9, 6), (5, 6, 2)]
+    with pytest.raises(ElfBug):
+        pile.take(6, 7)
+
+
+def test_a_message_with_a_unit_says_which_panes_are_one() -> None:
+    flow = Flow("uid", plan().fragment, b"0" * 16, "home")
+    unit = Piece(6, 9, 6, b"c", b"p", unit=3)
+    message = slice_of(flow, unit)
+    assert isinstance(message, UnitSlice)
+    assert piece_of(message) == unit
+    for start, end, panes in ((5, 8, 3), (6, 12, 3), (6, 7, 1)):
+        with pytest.raises(ValueError, match="none"):
+            UnitSlice(flow="f", start=start, end=end, members=b"\6", unit=panes)
+
+
+def root_of(units: int, version: int = 5) -> Root:
+    """The root of a flow with three members, from pane 12 on, all of whom have passed panes up to 24."""
+    root = rooted(united(6, 6), 3)
+    root.begin(12, 0)
+    root.set_units(units, version)
+    for member in range(3):
+        root.hear(member, progress(24), 100)
+    return root
+
+
+def test_a_root_commits_a_unit_as_a_whole_and_partial_members_revise_it() -> None:
+    root = root_of(6)
+    root.take(Piece(12, 18, 0b011, payload=b"unit", unit=6))
+    for pane in range(12, 15):
+        root.take(raw(pane, 0b100))
+    assert root.propose(200) == [], "member 2 lacks three panes"
+    (work,) = root.propose(10_000)
+    assert (work.start, work.end, work.members, work.whole) == (12, 18, 0b011, True)
+    assert [piece.unit for piece in work.pieces] == [6]
+    root.committed(work, 10_000)
+    revised = []
+    while works := root.propose(10_000):
+        root.committed(works[0], 10_000)
+        revised.append((works[0].start, works[0].end, works[0].members))
+    assert revised == [(pane, pane + 1, ALL) for pane in range(12, 15)]
+    root.check()
+
+
+def test_a_root_takes_no_unit_that_its_readers_do_not_accept_or_whose_commits_it_does_not_know() -> None:
+    unit = Piece(12, 18, ALL, payload=b"unit", unit=6)
+    root = root_of(1)
+    root.take(unit)
+    assert not root.covered.holds()
+    root.set_units(6, 5)
+    root.take(unit)
+    assert root.covered.holds()
+    root.set_units(3, 6)
+    assert not root.covered.holds(), "a finer reader has come"
+    root.known = 9
+    root.set_units(6, 8)
+    root.take(unit)
+    assert not root.covered.holds(), "another root has committed with a longer log"
+
+
+def test_a_unit_that_comes_late_revises_what_was_committed_as_a_whole_and_nothing_else() -> None:
+    root = root_of(6)
+    root.take(Piece(12, 18, 0b001, payload=b"unit", unit=6))
+    (work,) = root.propose(10_000)
+    root.committed(work, 10_000)
+    for pane in range(18, 24):
+        root.take(raw(pane, 0b001))
+    while works := root.propose(20_000):
+        root.committed(works[0], 20_000)
+    root.take(Piece(18, 24, 0b110, payload=b"late", unit=6))
+    assert root.propose(20_000) == [], "its panes were committed one by one"
+    root.take(Piece(12, 18, 0b110, payload=b"late", unit=6))
+    (late,) = root.propose(20_000)
+    assert (late.start, late.end, late.revision, late.members) == (12, 18, 1, ALL)
+    root.committed(late, 20_000)
+    root.check()
