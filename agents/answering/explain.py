@@ -20,6 +20,7 @@ from agents.answering.explained import laid_out
 from agents.answering.fleet import Fleet
 from agents.answering.workers import ask_all, depth_of, members_of
 from elf.errors import UserError
+from elf.job.catalog.loads import job_of_loads
 from elf.job.catalog.log import CatalogLog
 from elf.job.messages.groups import DropJob
 from elf.job.messages.inquiries import FlowStatus, InspectFlow
@@ -27,6 +28,7 @@ from elf.job.spec import Flow, JobSpec
 from elf.job.stragglers import policy_of
 from elf.job.tops import not_thresholds, strategy
 from elf.job.work import FlowWork, InspectWork, JobWork, WorkStatus
+from elf.planning.scaling import stands
 from elf.ql.graphs import EDGES_MAX, VERTICES_MAX, GraphStep
 from elf.ql.plan import Fragment, Function, Plan, StreamJoin, side_groups
 from elf.ql.promises import Promise
@@ -67,6 +69,8 @@ class Explanations:
                 flow["depth"] = None if known is None else _depth(known)
         if spec is not None and analyze:
             told["live"] = yield from self._live(spec)
+            job = job_of_loads(self._log, spec, (yield from self._fleet.loads()))
+            told["live"]["takes"] = None if job is None else stands(job)
         return Reply(request=request, text=laid_out(told), body=json.dumps(told).encode())
 
     def offline(self, request: int, plan: Plan) -> Reply:

@@ -187,6 +187,7 @@ def _live(live: Mapping[str, Any], flows: Sequence[Mapping[str, Any]]) -> list[s
             unsure = f"; the root asked for all of them {root['unsure']:,} times" if root["unsure"] else ""
             lines += [f"{2 * INDENT}agents left {left_out:,} keys out{unsure}"] if left_out else []
     lines += _budgets(live["budgets"])
+    lines += [f"{INDENT}of late {live['takes']}"] if live["takes"] else []
     master = live["master"]
     if master is None:
         return [*lines, f"{INDENT}the master does not answer"]

@@ -110,17 +110,22 @@ def _takes(job: Job) -> str:
     return f"{roots} {each:.0%} of a core" + (f", {made}" if job.windows > 0.005 else "")
 
 
-def as_asked(job: Job, trees: int) -> Trees:
-    """As many as a person wants; the reasons say what can be expected of it."""
-    found, what = target(topology(job)), _takes(job)
+def stands(job: Job) -> str:
+    """What a job takes, and where it is congested."""
+    found = target(topology(job))
     if not found.congested:
         expected = "nothing of it is congested"
     elif found.operator == WINDOWS:
         expected = "its output waits for its master, and not for its roots"
     else:
         expected = f"{found.etp:.0%} of its output waits for its roots"
+    return f"{_takes(job)}; {expected}"
+
+
+def as_asked(job: Job, trees: int) -> Trees:
+    """As many as a person wants; the reasons say what can be expected of it."""
     after = f"with {trees} of them each takes {job.roots / trees:.0%}"
-    return Trees(reasons=(f"{what}; {expected}; {after}",), trees=trees)
+    return Trees(reasons=(f"{stands(job)}; {after}",), trees=trees)
 
 
 def places(loads: Mapping[str, float], taken: Collection[str], count: int) -> tuple[str, ...]:

@@ -52,6 +52,8 @@ MASTER_SHARE = 0.5
 gone for good, unless another one is."""
 MOVES_SHARE = 0.4
 """Of schedules in which jobs are moved."""
+SCALES_SHARE = 0.4
+"""Of schedules in which jobs get other trees, and are decided of."""
 REGIONS_SHARE = 0.35
 """The share of schedules in which agents stand in regions, whose heads die, and whose borders are slow and
 cut."""
@@ -121,6 +123,9 @@ SAID = {
     "outside": "the outside takes nothing",
     "boom": "a row comes to {who} that final functions fail on",
     "move": "job {amount} is moved to {who}",
+    "heir dies": "job {amount} is moved to {who}, which is killed while it comes",
+    "scale": "job {amount} gets more trees, or fewer",
+    "decide": "it is decided of job {amount} that it moves to {who}, or gets other trees, and once more",
     "reduce": "job {amount} is altered to one with a reduce function",
     "rotate": "log {amount} of {who} is rotated",
     "remove": "log {amount} of {who} is deleted, and written on to",
@@ -253,7 +258,7 @@ def drawn(seed: int, nodes: int, *, in_regions: bool = False) -> Schedule:
     out = (*out, *_budgets(seed, nodes, first))
     past, pasts, begun_late = _pasts(seed, nodes, first, len(jobs) + len(more))
     faults = (*faults, *_gone(seed, nodes, first), *broken, *asked, *reduced, *rotated, *out, *begun_late)
-    faults = (*faults, *_moves(seed, nodes, first, begun))
+    faults = (*faults, *_moves(seed, nodes, first, begun), *_scales(seed, nodes, first, begun))
     program, ended = _program(seed, nodes, first, faults, stays=not files)
     regions, borders = _regions(seed, nodes, first, in_regions=in_regions)
     jobs = _merged(seed, nodes, jobs, together) if regions else jobs
@@ -555,6 +560,23 @@ def _moves(seed: int, nodes: int, first: int, begun: int) -> tuple[Fault, ...]:
     return tuple(
         Fault("move", rng.randrange(STORM_MS - 1_000), (rng.randrange(first),), amount=rng.randrange(begun))
         for _ in range(rng.choice([1, 2, 5]))
+    )
+
+
+def _scales(seed: int, nodes: int, first: int, begun: int) -> tuple[Fault, ...]:
+    """Perhaps jobs get other trees, and are decided of; and who is to lead one dies on the way. Drawn
+    apart."""
+    rng = random.Random(f"scales {seed} {nodes}")
+    if rng.random() >= SCALES_SHARE:
+        return ()
+
+    def one(kind: str) -> Fault:
+        at_ms, who = rng.randrange(STORM_MS - 1_000), (rng.randrange(first),)
+        dead_ms = rng.choice([300, 3_000]) if kind == "heir dies" else 0
+        return Fault(kind, at_ms, who, dead_ms, rng.randrange(begun))
+
+    return tuple(
+        one(rng.choice(["scale", "scale", "decide", "heir dies"])) for _ in range(rng.choice([2, 4, 6]))
     )
 
 

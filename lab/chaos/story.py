@@ -38,6 +38,7 @@ from lab.chaos.files import FileLog
 from lab.chaos.judge import Judge
 from lab.chaos.ledger import BROKEN, Finding, Ledger, WindowsName, name_of_result
 from lab.chaos.outside import TARGET
+from lab.chaos.placing import decide, scaled
 from lab.chaos.reference import BANG, BOOM, DROPPING, SEVERAL, reducing
 from lab.chaos.schedule import BUYS, READERS, UNITS, Fault, Schedule
 from lab.chaos.tables import PAUSE_MS, TableReaders
@@ -59,6 +60,8 @@ COPIES_MS = 400
 """Between two copies of open panes, where copies are eager."""
 MEMORY = Path("/dev/shm")
 PEOPLE = "client:people"
+ON_THE_WAY_MS = (2, 10, 50, 300, 1_000)
+"""Since a job was asked to move."""
 ASK_RETRY_MS = 1_500
 """A reduce function that a job has not got is requested again after so long."""
 
@@ -526,8 +529,20 @@ class Story:
         request: Request
         if fault.kind == "drop":
             request = DropJob(id=1, origin=PEOPLE, uid=spec.uid)
-        elif fault.kind == "move":
+        elif fault.kind == "decide":
+            decide(world, self._newest(spec), fault, self._apart(fault))
+            return
+        elif fault.kind == "scale":
+            known = scaled(world, self._newest(spec), self._apart(fault), PEOPLE)
+            if known is None:
+                return
+            request = known
+        elif fault.kind in ("move", "heir dies"):
             to = world.agents[fault.who[0]]
+            if fault.kind == "heir dies" and to is not leader:
+                world.at(
+                    world.now + self._apart(fault).choice(ON_THE_WAY_MS), lambda: self._kill(to, fault.for_ms)
+                )
             request = HandOverJob(id=1, origin=PEOPLE, uid=spec.uid, agent=f"a{to.index}", address=to.address)
         elif fault.kind == "reduce":
             request = self._reduce(number, spec)
@@ -551,6 +566,15 @@ class Story:
                 note=f"{fault.kind} …",
             )
         leader.guard(lambda: leader.handle(was.Arrived(PEOPLE, request)))
+
+    def _newest(self, spec: JobSpec) -> JobSpec:
+        """A job as the catalog log has it by now."""
+        log = self.world.longest()
+        return (log and log.job(spec.uid)) or spec
+
+    def _apart(self, fault: Fault) -> random.Random:
+        """What is drawn for one request, whatever else befalls the fleet."""
+        return random.Random(f"{fault.kind} {self.schedule.seed} {fault.at_ms}")
 
     def _output(self, agent: SimAgent, fault: Fault) -> None:
         """CREATE OUTPUT, of what is kept and of all that comes; and an alert over the same windows."""

@@ -25,6 +25,8 @@ from agents.inputs.follower import Follower
 from agents.inputs.rotated import FileId, Rotated
 from agents.inputs.tail import Tail
 from agents.inputs.values import Chunk, Position
+from agents.node.groups import GroupDesk
+from agents.node.hosting import Hosting
 from agents.tasks import past as past_of_tasks
 from agents.tasks.past import Pasts, Roll
 from elf.aggregates import split_by_range
@@ -76,7 +78,10 @@ from elf.wire.heard import Heard
 from lab.chaos.filetask import FileTask
 from lab.chaos.past import ROLL_ROWS
 from lab.chaos.task import SimTask
+from overlay.raft.election import Election
 from overlay.raft.leading import Leadership, Progress
+from overlay.raft.messages import TimeoutNow, VoteRequest
+from overlay.raft.values import Member as Voter
 
 Ends = tuple[tuple[str, str, int], ...]
 Plant = Callable[[pytest.MonkeyPatch], None]
@@ -763,6 +768,46 @@ def forgets_gaps_on_the_way(patch: pytest.MonkeyPatch) -> None:
 def keeps_gaps_from_windows(patch: pytest.MonkeyPatch) -> None:
     """protocol 11.2: a window does not say what its panes lack."""
     patch.setattr("agents.committing.status._within", lambda gaps, first, last: set())
+
+
+def lets_two_lead(patch: pytest.MonkeyPatch) -> None:
+    """protocol 5.13: whoever has handed a job's group over goes on as if it led it, and so does who has got
+    it."""
+    propose = GroupDesk.propose
+    patch.setattr(Hosting, "_deposed", lambda hosting, key, led, now_ms: [])
+    patch.setattr(
+        GroupDesk, "propose", lambda desk, key, record, now_ms, term=0: propose(desk, key, record, now_ms)
+    )
+
+
+def skips_the_last_round(patch: pytest.MonkeyPatch) -> None:
+    """protocol 5.13: an agent is to lead before it has all that the group has, and is elected."""
+    request = Election.request
+
+    def hand_over(leadership: Leadership) -> None:
+        moving, local = leadership._moving, leadership._local
+        if moving is not None:
+            local.context.send(moving[0].address, TimeoutNow(local.context.me, local.header(moving[0].slot)))
+
+    def trust(election: Election, address: str, part: VoteRequest) -> None:
+        told = replace(part, last_term=1 << 40) if part.told_to_stand else part
+        request(election, address, told)
+
+    patch.setattr(Leadership, "_timeout_now", hand_over)
+    patch.setattr(Election, "request", trust)
+
+
+def holds_for_ever(patch: pytest.MonkeyPatch) -> None:
+    """protocol 5.13: a leader that gives up to hand its group over refuses records none the less."""
+    due = Leadership.due
+
+    def patient(leadership: Leadership) -> None:
+        moving = leadership._moving
+        due(leadership)
+        if moving is not None and leadership._moving is None:
+            leadership._moving = Voter("", 0), 1 << 60
+
+    patch.setattr(Leadership, "due", patient)
 
 
 def obeys_late_decisions(patch: pytest.MonkeyPatch) -> None:

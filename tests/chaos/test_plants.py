@@ -84,6 +84,8 @@ PLANTS: dict[Plant, Storm] = {
     plants.says_at_once_that_slices_are_kept: storms.counting,
     plants.forgets_which_rows_it_has: storms.counting,
     plants.keeps_no_rows_for_jobs: storms.counting,
+    plants.lets_two_lead: storms.moving,
+    plants.holds_for_ever: storms.moving,
     plants.begins_processes_without_calls: storms.counting,
     plants.tells_panes_from_anywhere: storms.counting,
     plants.keeps_masters_to_itself: storms.master_gone,
@@ -98,6 +100,8 @@ PLANTS: dict[Plant, Storm] = {
 
 
 FIRST: dict[Plant, int] = {
+    plants.lets_two_lead: 2,
+    plants.holds_for_ever: 7,
     plants.merges_what_overlaps: 2,
     plants.is_always_sure: 5,
     plants.forgets_what_was_left_out: 5,

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import pytest
 
+from elf.errors import ElfBug
 from elf.job.spec import JobSpec
+from elf.wire.base import Message
 from elf.wire.clients import Failed, Reply
 from lab.chaos import programs
 from lab.chaos.agent import SimAgent
 from lab.chaos.world import World
+from overlay.raft.messages import AppendRequests
+from tests.chaos import plants
 from tests.support.histories import begun, said
 from tests.support.jobgroups import exact, leader, members, staffed
 
@@ -110,3 +114,32 @@ def test_whoever_dies_in_between_one_leads_and_windows_are_right(kill: str) -> N
     world.restart(dies)
     world.run(max(0, until - world.now) + 6_000)
     exact(world, spec, until, 6)
+
+
+def moved_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To a member that has not heard of the last records, which the others have committed."""
+    world = World(105, 5)
+    world.group_members = 3
+    spec, until = begun(world, 20_000)
+    staffed(world, spec, 3)
+    world.run(3_000)
+    heir, deaf_ms = of(world, spec, member=True), world.now + 3_500
+    send = World.send
+
+    def lossy(world: World, agent: SimAgent, to: str, message: Message) -> None:
+        if to != heir.address or world.now > deaf_ms or not isinstance(message, AppendRequests):
+            send(world, agent, to, message)
+
+    monkeypatch.setattr(World, "send", lossy)
+    world.run(2_500)
+    moved(world, heir)
+    world.run(max(0, until - world.now) + 8_000)
+    exact(world, spec, until, 6)
+
+
+def test_nobody_leads_what_it_has_not_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        moved_behind(patch)
+    plants.skips_the_last_round(monkeypatch)
+    with pytest.raises(ElfBug, match="replaces the committed entry"):
+        moved_behind(monkeypatch)

@@ -60,6 +60,8 @@ def test_more_roots_and_fewer_as_a_person_wants(monkeypatch: pytest.MonkeyPatch)
     staffed(world, spec, 3)
     takes(monkeypatch, world, 0.9)
     world.run(14_000)
+    now_told = told(world, "EXPLAIN ANALYZE job")
+    assert "of late its root takes 90% of a core; 100% of its output waits for its roots\n" in now_told
     text = told(world, "ALTER JOB job SCALE OUT 2")
     assert "job job is version 2 now" in text
     assert text.endswith(

@@ -78,6 +78,16 @@ def tabled_late(rng: random.Random) -> list[Fault]:
     return [Fault("table", 0, (1,)), *late]
 
 
+def moving(rng: random.Random) -> list[Fault]:
+    """A job goes from one agent to the next, while messages get lost and overtake others; some die on the
+    way."""
+    found = [Fault("overtaking", 0, for_ms=10_000, amount=30), Fault("loss", 0, for_ms=10_000, amount=10)]
+    for n in range(12):
+        kind, away_ms = ("heir dies", 4_000) if n % 4 == 3 else ("move", 0)
+        found.append(Fault(kind, 500 + 700 * n + rng.randrange(500), (rng.randrange(NODES),), away_ms))
+    return found
+
+
 def dead_leader(rng: random.Random) -> list[Fault]:
     """One job group is away for long."""
     return [Fault("leader", 1_000 + rng.randrange(500), for_ms=9_000)]
