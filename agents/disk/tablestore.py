@@ -288,7 +288,8 @@ def _copy(con: sqlite3.Connection, table: _Table, most: int) -> bool:
     whole = len(rows) < most
     sql = "UPDATE kept_tables SET rounds = rounds + 1, behind = ?, whole = ? WHERE id = ?"
     con.execute(sql, (rows[-1][0] if rows else table.behind, whole, table.id))
-    _count(con, table)
+    if whole:  # until then it is the other one that is told of
+        _count(con, table)
     return whole
 
 
