@@ -222,11 +222,12 @@ def wrong(world: World, spec: ProgramSpec) -> Iterator[str]:
     uid = spec.uid
     agents = [agent for agent in world.agents if agent.up and uid in agent.jobs.runners]
     truth, may_be, taken = Counter[str](), Counter[str](), Counter[str]()
+    gone = {agent.address for agent in world.agents if agent.ended == GONE}
     for agent in world.agents:
         if STREAM in agent.streams and (agent in agents or agent.ended == GONE):
             rows = agent.logs[STREAM].rows[agent.tapped[STREAM].get(uid, 0) :]
             (may_be if agent.ended == GONE else truth).update(key for _, key in rows)
-        taken += taken_along(agent, uid) if agent.ended == GONE else Counter()
+        taken += taken_along(agent, uid, gone)
     counts = [counted(agents, uid, tree) for tree in range(len(spec.trees))]
     lacking = [found for found in counts if isinstance(found, str)]
     yield from lacking
@@ -243,11 +244,14 @@ def wrong(world: World, spec: ProgramSpec) -> Iterator[str]:
         yield from wrong_here(agent, uid)
 
 
-def taken_along(agent: SimAgent, uid: str) -> Counter[str]:
-    """The rows in slices that an agent had on its disk and nobody else is known to have."""
+def taken_along(agent: SimAgent, uid: str, gone: set[str]) -> Counter[str]:
+    """The rows in slices that an agent had on its disk and nobody else is known to have, if it is gone for
+    good; else in those that wait for one that is: they go elsewhere when somebody takes it off."""
     found = Counter[str]()
     kept = checkpoints(agent.store).get(uid)
     for slice_ in () if kept is None else kept.waiting:
+        if agent.address not in gone and slice_.to not in gone:
+            continue
         groups: Any = unpack_value(slice_.value)
         found.update({row["key"]: row["n"] for row in groups.to_pylist()})
     return found
