@@ -157,8 +157,8 @@ def _numbered(columns: Sequence[pa.ChunkedArray]) -> tuple[pa.Array, Places]:
     chunks = [chunk for column in columns for chunk in column.chunks]
     if not any(map(len, chunks)):
         return pa.array([], columns[0].type), np.zeros(0, np.int32)
-    encoded = pa.chunked_array(chunks).dictionary_encode().unify_dictionaries()
-    values = encoded.chunk(0).dictionary
+    encoded = pa.chunked_array(chunks).dictionary_encode()
+    values = encoded.chunk(0).dictionary  # that of all chunks
     order = pc.sort_indices(values).to_numpy()
     place = np.empty(len(order), np.int32)
     place[order] = np.arange(len(order), dtype=np.int32)

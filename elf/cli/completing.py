@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from elf.cli.ask import split
-from elf.ql.graphs import ALGORITHMS
 
 if TYPE_CHECKING:
     from prompt_toolkit.completion import Completer
@@ -63,7 +62,7 @@ _AFTER: Final[Mapping[str, Sequence[str]]] = {
     "NOTIFY": ("JOB",),
     "GROUP": ("BY",),
     "ORDER": ("BY",),
-    "GRAPH": ALGORITHMS,
+    "GRAPH": ("components", "pagerank", "sssp", "mssp", "kmeans"),
 }
 _WORD: Final = re.compile(r"[\w.]+\Z")
 _TOKEN: Final = re.compile(r"'[^']*'?|[\w.]+|[^\s\w]")
@@ -120,7 +119,7 @@ def _wanted(tokens: Sequence[str], statement: str, names: Names) -> Iterable[str
     first = tokens[0] if tokens else ""
     if not tokens:
         return BEGINNINGS
-    if last in _AFTER and (len(tokens) == 1 or last in ("GROUP", "ORDER")):
+    if last in _AFTER and (len(tokens) == 1 or last in ("GROUP", "ORDER", "GRAPH")):
         return _AFTER[last]
     if last == "JOB":
         return () if first == "CREATE" and len(tokens) < 6 else names.jobs

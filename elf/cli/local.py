@@ -78,6 +78,7 @@ def register(app: typer.Typer) -> None:
     app.command(cls=SeveralValues, epilog=examples("run"))(run)
     app.command("test", epilog=examples("test"))(try_out)
     app.command(cls=SeveralValues, epilog=examples("report"))(report)
+    app.command(epilog=examples("graph"))(graph)
     app.command(epilog=examples("demo"))(demo)
     app.command(epilog=examples("audit"))(audit)
     app.command(epilog=examples("backup"))(backup)
@@ -222,6 +223,19 @@ def report(
     sql = None if query is None and file is None else one_text(query, file, "-q SQL and -f FILE")
     lines = LineOptions(format, timestamp, timezone, tuple(column or ()), databases(geoip))
     return of_logs(ReportOptions(html, tuple(inputs or ()), sql, lines, title))
+
+
+def graph(
+    plot: Annotated[Path, typer.Option("--plot", metavar="FILE", help="The picture: .png or .svg.")],
+    edges: Annotated[
+        str, typer.Option("--edges", metavar="FILE", help="Rows of JSON; - is standard input.")
+    ] = "-",
+    title: Annotated[str, typer.Option("--title", help="What stands above it.")] = "",
+) -> int:
+    """Draw edges, the first two columns of rows that elf has written as JSON, as a graph."""
+    from elf.cli.graph import draw
+
+    return draw(edges, plot, title)
 
 
 def demo(

@@ -15,6 +15,10 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
         "elf report --html report.html --input /var/log/nginx/access.log*",
         "elf report --html busy.html --job busy --since '-6 hours' --connect web-1:7071",
     ),
+    "graph": (
+        "elf run -q 'SELECT c_ip, cs_user_agent FROM log GROUP BY c_ip, cs_user_agent HAVING COUNT(*) > 9' "
+        "--input access.log --output json | elf graph --plot rings.svg",
+    ),
     "demo": ("elf demo", "elf demo --app product-bundling"),
     "audit": ("elf audit --data-dir /var/lib/elf",),
     "backup": ("elf backup --out fleet.tar.gz", "elf backup --out fleet.tar.gz --keys"),

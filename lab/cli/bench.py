@@ -35,6 +35,10 @@ BENCHES: Final = {
         "lab.bench.windows.Windows",
         "Ten windows on one job, against one, in CPU time; one thread.",
     ),
+    "graph": (
+        "lab.bench.graph.GraphRanks",
+        "PageRank of a window's edges by WITH GRAPH, against scipy alone, in CPU time; one thread.",
+    ),
     "sharing": (
         "lab.bench.sharing.Sharing",
         "A job with longer windows beside another: on its panes, or on own ones, in CPU time; one thread.",

@@ -193,6 +193,22 @@ def queue(
 
 
 @app.command()
+def graph(
+    scenario: Annotated[
+        list[str] | None,
+        typer.Option("--scenario", metavar="NAME", help="figure_6.14, scale_out …; may be repeated (all)."),
+    ] = None,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="The same seed, the same draws.")] = 1,
+    json: Annotated[bool, typer.Option("--json", help="The last line is one JSON object.")] = False,
+) -> int:
+    """Scaling a graph computation out and in while it runs: LFGraph's figures; non-zero below a target."""
+    from lab.graphs.scenarios import SCENARIOS
+    from lab.scenarios import ScenarioOptions, run_scenarios
+
+    return run_scenarios(SCENARIOS, ScenarioOptions(tuple(scenario or ()), seed, json))
+
+
+@app.command()
 def moving(
     scenario: Annotated[
         list[str] | None,
