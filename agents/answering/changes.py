@@ -80,7 +80,7 @@ class Changes:
 
         spec = self._masters.own(statement.name, asked.creator)
         definition = yield from self.new_query(asked, statement, spec)
-        if definition.plan == spec.plan:
+        if definition.plan.does_as(spec.plan):
             raise UserError(f"job {spec.name}: nothing changes: that is what version {spec.version} does")
         kept, why = is_kept(spec.plan, definition.plan)
         if kept and why and not statement.reset:

@@ -430,6 +430,11 @@ class Plan:
         before, after = ([join.before_us for join in joins], [join.after_us for join in joins])
         return max(before, default=0), max(after, default=0)
 
+    def does_as(self, other: Plan) -> bool:
+        """Whether another plan makes the same windows, by the same settings."""
+        ours, theirs = (None if one is None else one.settings for one in (self.chosen, other.chosen))
+        return self == other and ours == theirs
+
     @property
     def lateness_us(self) -> int:
         """How long after its end a pane may be sealed, as far as the query, or who planned it, knows."""

@@ -44,3 +44,8 @@ class Chosen(Struct, frozen=True, array_like=True):
     reached_ms: Millis = 0
     keeps: bool = True
     why: tuple[Text, ...] = ()
+
+    @property
+    def settings(self) -> tuple[int, int]:
+        """What agents and windows are to be like."""
+        return self.lateness_us, self.poll_ms

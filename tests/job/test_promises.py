@@ -10,15 +10,18 @@ import pytest
 from elf.batch import decode
 from elf.fields import replace
 from elf.job import effects as do
+from elf.job import events as was
+from elf.job.messages.groups import ReconfigureJob
 from elf.job.promised import FEW, LAST, Kept, is_kept, promise_told
 from elf.job.spec import JobSpec
 from elf.ql.planner import plan_text
 from elf.ql.promises import Chosen, Promise
 from elf.schema import Column, Schema
+from elf.wire.base import Answer
 from lab.chaos.agent import SimAgent
-from lab.chaos.engine import STREAM, plan
+from lab.chaos.engine import STREAM, defined, plan
 from lab.chaos.world import World
-from tests.support.histories import asked, begun
+from tests.support.histories import asked, begun, check_all
 
 TWO_P99 = Promise(2_000_000, 99.0)
 SCHEMA = Schema((Column("c_ip", "text"), Column("timestamp", "timestamp")), "timestamp")
@@ -104,6 +107,30 @@ def test_agents_look_as_often_as_the_tightest_promise_of_a_stream_wants() -> Non
     world.drop(made["sooner"])
     world.run(5_000)
     assert [agent.paced for agent in world.agents] == [{STREAM: 10}] * 3
+
+
+def test_a_promise_that_is_worked_out_anew_is_a_version_with_the_same_flow_and_windows() -> None:
+    """ALTER JOB … AS the same query: other costs, other settings."""
+    world = World(50, 3)
+    query = replace(plan(2, 1), promise=TWO_P99, chosen=Chosen(poll_ms=50))
+    spec, until = begun(world, 30_000, query=query)
+    for poll_ms, answer in ((50, "nothing changes: that is what version 1 does"), (10, "")):
+        made = defined(replace(query, chosen=Chosen(poll_ms=poll_ms, why=("anew",))))
+        leader = world.leader(spec)
+        request = ReconfigureJob(id=poll_ms, origin="client:9", uid=spec.uid, verb="alter", definition=made)
+        world.client_inbox.clear()
+        leader.handle(was.Arrived("client:9", request))
+        world.run_until(lambda: bool(world.client_inbox), 20_000)
+        (told,) = world.client_inbox
+        assert isinstance(told, Answer)
+        assert told.error == answer
+    world.run(5_000)
+    assert [agent.paced for agent in world.agents] == [{STREAM: 10}] * 3
+    after = world.leader(spec).node.log.job(spec.uid)
+    assert after is not None
+    assert (after.version, after.flows[0].uid) == (2, spec.flows[0].uid)
+    world.run(until - world.now + 8_000)
+    check_all(world, spec, until, 20)
 
 
 def test_what_has_no_moment_at_which_it_is_due_is_not_promised() -> None:

@@ -187,7 +187,7 @@ class Master:
         and makes all windows that are not made yet. Raises ``UserError``."""
         self._asked("alter")
         old = self.current
-        if (spec.plan, spec.scale) == (old.spec.plan, old.spec.scale):
+        if spec.plan.does_as(old.spec.plan) and spec.scale == old.spec.scale:
             raise UserError(f"nothing changes: that is what version {old.number} does")
         kept, why = is_kept(old.spec.plan, spec.plan)
         if kept and why and not reset:
