@@ -7,6 +7,7 @@ returns a decision with its reasons. Nothing here acts, remembers or reads a clo
 | ``latency`` | what a latency comes to, by a model: mean, variance, quantiles | SCALLA (VLDB 2015), 3 |
 | ``lateness`` | whether a shorter LATENESS would do | – |
 | ``solve`` | how a job is run so that its windows come as early as it promises | SCALLA, 3.1 |
+| ``drift`` | whether the settings of a promise still fit | – |
 | ``overload`` | which flows have rows left out so that windows are in time | SCALLA, 4 |
 | ``deadlines`` | which tasks are done in time, and which are left out | SCALLA, 4.1 and 4.2 |
 | ``phases`` | where the latency of windows is, and what would help | SCALLA, 3.2 |

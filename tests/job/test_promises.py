@@ -14,6 +14,8 @@ from elf.job import events as was
 from elf.job.messages.groups import ReconfigureJob
 from elf.job.promised import FEW, LAST, Kept, is_kept, promise_told
 from elf.job.spec import JobSpec
+from elf.job.work import PromiseWork
+from elf.ql.memo import remember
 from elf.ql.planner import plan_text
 from elf.ql.promises import Chosen, Promise
 from elf.schema import Column, Schema
@@ -131,6 +133,38 @@ def test_a_promise_that_is_worked_out_anew_is_a_version_with_the_same_flow_and_w
     assert (after.version, after.flows[0].uid) == (2, spec.flows[0].uid)
     world.run(until - world.now + 8_000)
     check_all(world, spec, until, 20)
+
+
+def test_a_promise_that_is_broken_is_worked_out_anew_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once, where shorter pauses between looks keep it; and no window is missed or made twice."""
+    world = World(51, 2)
+    query = replace(plan(2, 1), promise=Promise(100_000, 99.0), chosen=Chosen(poll_ms=50))
+    spec, until = begun(world, 110_000, query=query)
+    took = {50: 120, 20: 90}
+    why = "worked out anew: 120 ms with looks 50 ms apart, now 20"
+    anew = Chosen(poll_ms=20, reached_ms=90, keeps=True, why=(why,))
+    held = remember(
+        replace(defined(query), chosen=anew), replace(query, chosen=anew)
+    )  # plans have no text here
+
+    def work(kept: Kept, promise: Promise) -> PromiseWork:
+        now = world.leader(spec).node.log.job(spec.uid)
+        assert now is not None
+        ms = took[now.definition.chosen.poll_ms] if now.definition.chosen else 0
+        return PromiseWork(100, 99 if ms <= 100 else 50, ms, ms)
+
+    monkeypatch.setattr(Kept, "work", work)
+    world.run(40_000)
+    assert world.leader(spec).node.log.job(spec.uid) == spec, "not before a minute is over"
+    world.run(60_000)
+    after = world.leader(spec).node.log.job(spec.uid)
+    assert after is not None
+    assert after.definition.chosen is not None
+    assert (after.version, after.definition.chosen.poll_ms, after.flows[0].uid) == (2, 20, spec.flows[0].uid)
+    assert [agent.paced for agent in world.agents] == [{STREAM: 20}] * 2
+    world.run(until - world.now + 8_000)
+    check_all(world, spec, until, 80)
+    assert held
 
 
 def test_what_has_no_moment_at_which_it_is_due_is_not_promised() -> None:

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 import msgspec
 
 from elf.batch import decode
+from elf.fields import replace
 from elf.job.catalog.log import CatalogLog
 from elf.job.commits import WindowCommit
 from elf.job.effects import Effect, Judged, KeepFilled, PruneWindows, Send
@@ -19,12 +20,13 @@ from elf.job.group.records import RECORD_BYTES_MAX
 from elf.job.group.subscribers import Subscribers
 from elf.job.messages.groups import CreateJob, FillHistory, FunctionFailed, JobStatus, ReconfigureJob
 from elf.job.output import OutputKept
-from elf.job.promised import Kept, is_promised, promised_ends
+from elf.job.promised import Kept, is_kept, is_promised, promised_ends
 from elf.job.rollup.panes import PRUNE_MS
 from elf.job.rollup.rooted import event_time
 from elf.job.spec import END_OF_TIME, START_OF_TIME
 from elf.job.tables import StoredTable
 from elf.job.work import JobWork
+from elf.planning.drift import pause_of
 from elf.wire.base import Answer
 from elf.wire.clients import WindowResult
 
@@ -72,6 +74,7 @@ class JobGroup:
         self._failure = self._waiting = ""
         self.commits = self._rows = self.final_us = 0
         self._kept = Kept()
+        self._worked_out_ms = now_ms
 
     # -- changes ---------------------------------------------------------------------------------------------
 
@@ -145,6 +148,35 @@ class JobGroup:
         ends = promised_ends(decode(event.result.status))
         late = self._kept.committed(spec.plan, promise, ends, now_ms)
         return [Judged(spec.name, promise.text, len(ends) - late, late)] if ends else []
+
+    def work_out(self, now_ms: int) -> list[Effect]:
+        """The settings of its promise anew, where they do not fit (``elf.planning.drift``)."""
+        definition, promise = self.master.spec.definition, self.master.spec.plan.promise
+        chosen = definition.chosen
+        if promise is None or chosen is None or not self.master.spec.replicated:
+            return []
+        work = self._kept.work(promise)
+        if (kept := is_kept(promise, work)) is None:
+            return []
+        reached = work.mean_ms if promise.percent is None else work.quantile_ms
+        poll_ms = pause_of(
+            chosen.poll_ms,
+            reached,
+            promise.within_us / 1000,
+            kept=kept,
+            rested_ms=now_ms - self._worked_out_ms,
+        )
+        if poll_ms == chosen.poll_ms:
+            return []
+        why = f"worked out anew: {reached:,} ms with looks {chosen.poll_ms} ms apart, now {poll_ms}"
+        expected = max(0, reached + poll_ms - chosen.poll_ms)
+        anew = replace(chosen, poll_ms=poll_ms, reached_ms=expected, keeps=True, why=(why,))
+        found = self.reconfiguration.worked_out(
+            replace(definition, chosen=anew), f"{promise.text} {why}", now_ms
+        )
+        if found:
+            self._kept, self._worked_out_ms = Kept(), now_ms
+        return found
 
     def fill(self, request: FillHistory) -> list[Effect]:
         """Windows of before the job began, which were made offline."""

@@ -120,6 +120,15 @@ class Reconfiguration:
         note = f"dropped its final function by itself: {event.failure}"
         return self._saving(master.alter(spec, note, now_ms, by_ends=True))
 
+    def worked_out(self, definition: Definition, note: str, now_ms: int) -> list[Effect]:
+        """The same query with other settings, from the first window that is not made yet; not while another
+        change is under way, nor where other jobs read it."""
+        master, current = self._master, self._master.current
+        if master.state != "active" or self._log.read_by(master.spec.uid):
+            return []
+        spec = self._next(definition, authors=current.spec.authors)
+        return self._saving(master.alter(spec, note, now_ms, by_ends=True))
+
     def function_failed(self, word: FunctionFailed, now_ms: int) -> list[Effect]:
         """A user's function has failed at a member: the job is not created, the version never begins, or the
         job returns to the last version without it, unless other jobs read it."""
