@@ -251,7 +251,7 @@ def wan(
         typer.Option(
             "--scenario",
             metavar="NAME",
-            help="figure_1, intervals, batch_times, objective, planner; may be repeated (all).",
+            help="figure_1, intervals, batch_times, objective, planner, sizes, borders; repeat it (all).",
         ),
     ] = None,
     seed: Annotated[int, typer.Option("--seed", min=0, help="The same seed, the same draws.")] = 1,

@@ -7,5 +7,6 @@ every plan that there is: ``elf sim wan``.
 | ``drawn`` | the paper's testbed, small and large problems, from a seed |
 | ``printed`` | the paper's Algorithm 1 as it is printed |
 | ``exact`` | the best of all plans, by trying each |
+| ``panes`` | panes of drawn web logs, in bytes as agents have them |
 | ``scenarios`` | what is run, beside its target |
 """

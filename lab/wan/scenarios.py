@@ -10,11 +10,12 @@ import numpy as np
 
 from elf.planning.routes.model import Demand, Link, Objective, Problem
 from elf.planning.routes.planner import Plan, plan
-from elf.planning.routes.sizes import Size
+from elf.planning.routes.sizes import Size, fitted
 from lab.scenarios import Facts, Found, Scenarios
 from lab.wan.drawn import LEAST_S, MOST_S, Drawn, large, small, the_testbed, usable
 from lab.wan.exact import best_value
 from lab.wan.network import Measured, Network, Sending
+from lab.wan.panes import Log, bytes_of, merged
 from lab.wan.printed import algorithm_1
 
 DRAWS: Final = 5
@@ -23,6 +24,14 @@ SECS: Final = 300.0
 SAME: Final = 0.02
 """Batch times that differ by less are equal."""
 SMALL: Final = 12
+LOGS: Final = {"status": 6, "path": 2_000, "client": 50_000}
+"""How many different values a web log has of what it is grouped by."""
+LINES: Final = 2_000
+"""Of a region in a pane."""
+LENGTHS: Final = (1, 2, 4, 8, 16, 32)
+"""Panes that are merged."""
+LEARNED: Final = 8
+EACH: Final = 4
 OBJECTIVES: Final[tuple[Objective, ...]] = ("fair", "goodput")
 UNMERGED: Final = Size("line", 1.0, 0.0)
 FIGURE_1_RATES: Final = {"A": 5.0, "B": 5.0, "C": 5.0}
@@ -196,10 +205,62 @@ def planner(seed: int) -> Found:
     return Found(measured, "2 s for 50 jobs and 20 regions", most < 2)
 
 
+# -- bytes ---------------------------------------------------------------------------------------------------
+
+
+def sizes(seed: int) -> Found:
+    """U(I) of grouped web logs: panes of 2,000 lines, merged at 2τ, 4τ … 32τ; what is learned up to 8τ is
+    held to the rest."""
+    measured: Facts = {}
+    twice: list[float] = []
+    for name, groups in LOGS.items():
+        log = Log(seed, groups)
+        batches = {
+            length: [merged([log.pane(LINES) for _ in range(length)]) for _ in range(EACH)]
+            for length in LENGTHS
+        }
+        found = {length: [float(bytes_of([one])) for one in some] for length, some in batches.items()}
+        learned = [(float(length), size) for length in LENGTHS if length <= LEARNED for size in found[length]]
+        fit = fitted(*zip(*learned, strict=True))
+        beyond = [length for length in LENGTHS if length > LEARNED]
+        off = {
+            length: abs(float(fit.size(np.array(length))) / median(found[length]) - 1) for length in beyond
+        }
+        twice.append(off[2 * LEARNED])
+        measured[name] = {
+            "fit": fit.size.said,
+            "residual": round(fit.residual, 4),
+            "others": {shape: round(one, 4) for shape, one in fit.others.items()},
+            "off": {f"{length}τ": round(one, 3) for length, one in off.items()},
+        }
+    return Found(measured, "sizes at twice the input that was learned from, within 15 %", max(twice) <= 0.15)
+
+
+def borders(seed: int) -> Found:
+    """Bytes across borders of a job with windows of 60 s and panes of 5 s: five agents in each of two regions
+    send to a third. These are bytes of panes, of no fleet; without heads each agent sends its own to the root."""
+    measured: Facts = {"of": "panes that are merged and encoded as agents' are; no fleet"}
+    shares = []
+    for name, groups in LOGS.items():
+        alone = by_heads = by_units = 0
+        for region in range(2):
+            log = Log(seed + region, groups)
+            agents = [[log.pane(LINES // 5) for _ in range(12)] for _ in range(5)]
+            by_pane = [merged(panes) for panes in zip(*agents, strict=True)]
+            alone += sum(bytes_of(panes) for panes in agents)
+            by_heads += bytes_of(by_pane)
+            by_units += bytes_of([merged(by_pane)])
+        measured[name] = {"heads": round(by_heads / alone, 3), "heads_and_units": round(by_units / alone, 3)}
+        shares.append(by_units / alone)
+    return Found(measured, "with heads and units of 60 s, 0.4 times those without", max(shares) <= 0.4)
+
+
 SCENARIOS: Final[Scenarios] = {
     "figure_1": figure_1,
     "intervals": intervals,
     "batch_times": batch_times,
     "objective": objective,
     "planner": planner,
+    "sizes": sizes,
+    "borders": borders,
 }

@@ -14,6 +14,7 @@ from elf.planning.routes.sizes import Size
 from lab.scenarios import ScenarioOptions, run_scenarios
 from lab.wan import network
 from lab.wan.network import Network, Sending
+from lab.wan.panes import Log, bytes_of, merged
 from lab.wan.scenarios import SCENARIOS
 
 LINE = Size("line", 1.0, 0.0)
@@ -61,6 +62,23 @@ def test_transfers_share_a_link_alike() -> None:
     full = Network([Link("a", "c", 3.0)], both, 1).run(30.0)  # 4 a second do not fit
     assert np.all(np.diff(full.batch_s["x"]) > 0)
     assert full.left > 5
+
+
+def test_panes_are_merged_to_the_lines_that_they_are_of_and_grow_less_than_lines() -> None:
+    log = Log(1, 500)
+    some = [log.pane(1_000) for _ in range(8)]
+    whole = merged(some)
+    assert sum(whole["s0"].to_pylist()) == 8_000
+    assert whole.num_rows <= 500
+    assert bytes_of([whole]) < 0.5 * bytes_of(some)
+
+
+def test_sizes_of_a_grouped_log_are_learned_as_a_curve_that_saturates() -> None:
+    found = SCENARIOS["sizes"](2)
+    assert found.reached, found.measured
+    path = found.measured["path"]
+    assert "exp" in path["fit"]
+    assert path["residual"] < path["others"]["line"]
 
 
 def test_each_row_is_under_its_name_with_its_target(capsys: pytest.CaptureFixture[str]) -> None:
