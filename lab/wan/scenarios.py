@@ -238,7 +238,7 @@ def sizes(seed: int) -> Found:
 
 def borders(seed: int) -> Found:
     """Bytes across borders of a job with windows of 60 s and panes of 5 s: five agents in each of two regions
-    send to a third. These are bytes of panes, of no fleet; without heads each agent sends its own to the root."""
+    send to a third. These are bytes of panes, of no fleet; without heads each agent sends to the root."""
     measured: Facts = {"of": "panes that are merged and encoded as agents' are; no fleet"}
     shares = []
     for name, groups in LOGS.items():

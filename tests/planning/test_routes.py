@@ -129,6 +129,13 @@ def test_what_no_plan_carries_is_named_with_its_links_and_the_rest_is_planned() 
     assert any(reason.startswith("big is not carried: no plan") for reason in found.reasons)
 
 
+def test_where_nothing_can_be_carried_there_is_a_plan_for_nothing() -> None:
+    demand = Demand(name="big", target="b", sources={"a": 4.0}, size=LINE)
+    found = plan([Link("a", "b", 1.0)], [demand])
+    assert (found.routes, found.links, list(found.infeasible)) == ({}, {}, ["big"])
+    assert plan([Link("a", "b", 1.0)], []).infeasible == {}
+
+
 def test_a_job_that_direct_paths_cannot_carry_at_any_interval_is_carried_over_a_detour() -> None:
     # 0.4 · 10 is more than a → b carries, however long the interval: no interval repairs that link
     links = [Link("a", "b", 3.0), Link("a", "c", 9.0), Link("c", "b", 9.0)]

@@ -42,6 +42,8 @@ class Intervals(msgspec.Struct, frozen=True):
 
 def intervals(problem: Problem, trees: Sequence[Tree], low: Sequence[float], rounds: int = 8) -> Intervals:
     """The frequencies with the greatest value, none below ``low``; nearer to it with more ``rounds``."""
+    if not problem.jobs:
+        return Intervals((), 0.0, (), frozenset(), {})
     return _Programme(problem, trees, low).solved(rounds)
 
 

@@ -125,6 +125,8 @@ class _Search:
         self.best = intervals(problem, self.trees, self.floors, TRIAL)
         self.proved = False
         """Whether no plan at all carries everything, not even with shares of trees."""
+        if not problem.jobs:
+            return
         lines = all(job.size.shape == "line" for job in problem.jobs)
         for _ in range(1 if lines else ROUNDS):
             value = self.best.value
