@@ -235,7 +235,7 @@ def test_progress_is_told_on_standard_error(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     calm = replace(drawn(1, 2), faults=(), storm_ms=3_000)
-    monkeypatch.setattr("lab.chaos.schedule.drawn", lambda seed, nodes: calm)
+    monkeypatch.setattr("lab.chaos.schedule.drawn", lambda seed, nodes, **_: calm)
     monkeypatch.setattr("lab.cli.chaos.PROGRESS_S", 0.0)
     assert run_chaos(ChaosOptions(2, 1, 2, None, False, 1, as_json=True)) == 0
     said = capsys.readouterr()

@@ -14,7 +14,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from elf.client import Window
+from elf.errors import UserError
 from tests.support.fleet import STREAM, Fleet
 from tests.support.receiver import Server, serving
 from tests.support.waiting import eventually, wait_until
@@ -184,7 +187,10 @@ async def test_the_master_of_a_key_range_dies_for_good_and_its_windows_go_on(fiv
     client = await connected(five, 0)
     five.begin_writing()
     await create(client)
-    await client.sql(f"ALTER JOB popular AS {CREATE.split(' AS ', 1)[1]} TREES 4")
+    said = await client.sql("ALTER JOB popular SCALE OUT 3")
+    assert "it has 4 trees, and had 1" in said.text
+    with pytest.raises(UserError, match="of 5 agents 5 read lines, and never go by themselves"):
+        await client.sql("SHOW SCALE IN 1")
     tree: dict[str, Any] = await client.tree("popular")
     roots = [five.agent_at(str(flow["root"])) for flow in tree["flows"]]
     victim = next((root for root in roots if root not in (roots[0], five.agents[0])), roots[0])
