@@ -9,9 +9,9 @@ from typing import Any, Final
 from agents.answering.asks import Ask
 from agents.answering.fleet import Fleet
 from agents.answering.quotas import OverQuota
-from agents.answering.workers import ask_all
+from agents.answering.workers import ask_all, members_of
 from elf.job.catalog.log import CatalogLog
-from elf.job.spec import Flow
+from elf.job.spec import Flow, JobSpec
 from elf.job.work import FlowWork, InspectWork, WorkStatus
 from elf.planning.budgets import BudgetKeeper, Holder, Use
 from elf.planning.costs import Cost, Running, Wanted, cost_of, total
@@ -20,6 +20,8 @@ from elf.wire.base import Answer
 
 AGENTS_MAX: Final = 16
 """Agents that are asked for what they know."""
+TOLD_MAX: Final = 6
+"""Budgets that are told of a job that runs."""
 FLOWS_MAX: Final = 64
 """Flows of a stream that are asked for: those that most jobs read."""
 
@@ -74,6 +76,20 @@ class Costs:
                 f"{has.cpu_share:.2%} and {has.up_bytes_per_sec:,.0f} already, of {budget.said}; "
                 "drop or pause a job first, or ask for less",
             )
+
+    def within(self, spec: JobSpec) -> Generator[list[Ask], list[Answer], str]:
+        """What a job that runs, and its creator, take of agents that have budgets for them; empty: none of
+        those that are asked has."""
+        addresses = members_of(self._fleet, spec)
+        some = sorted(addresses, key=lambda address: (address != self._here, address))[:AGENTS_MAX]
+        request = InspectWork(id=0, origin="", flows=(), jobs=(spec.uid,))
+        answered = (yield from ask_all(some, request, WorkStatus)).values()
+        told = [(one, status.agent) for status in answered if status is not None for one in status.budgets]
+        told.sort(key=lambda pair: (-pair[0].weight, pair[1]))
+        said = [f"{agent}: {one.said}" for one, agent in told[:TOLD_MAX]]
+        said += [f"and {len(told) - TOLD_MAX:,} more"] if len(told) > TOLD_MAX else []
+        asked = f" ({len(some)} of {len(addresses)} agents asked)" if len(some) < len(addresses) else ""
+        return "; ".join(said) + asked if said else ""
 
     def _new(self, plan: Plan) -> list[Fragment]:
         """What does not run yet."""

@@ -444,6 +444,7 @@ class Statements:
         roots = yield from self._explanations.roots(spec)
         told = describe(facts, self._log, self._fleet.named, roots)
         told["stragglers"] += self._unmirrored(spec.plan)
+        told |= {"budgets": text} if (text := (yield from self._costs.within(spec))) else {}
         if (promise := spec.plan.promise) is not None:
             _, works = yield from self.masters.led([spec])
             work = works.get(spec.uid)
