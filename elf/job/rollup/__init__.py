@@ -20,7 +20,8 @@ Panes go through six types on this way:
     Sealed          what an agent has sealed, as stored on its disk. It has no member number: only the catalog
                     log has that, and the stream task does not know it.
     Slice           a message. Its contribution set is bytes. (``Excerpt``: groups are left out; ``RunSlice``:
-                    another agent has run it. These are types, so that an elf without them refuses them.)
+                    another agent has run it; ``UnitSlice``: a region's head has merged panes, which waited at
+                    its ``Border``. These are types, so that an elf without them refuses them.)
     Piece           the same in memory: its contribution set is an integer. Pieces are clipped and joined, and
                     their tables are not opened.
     CommitPanes     a request: the pieces of the same panes, and the revision that they make.
