@@ -2,7 +2,8 @@
 
 Rules: written ahead (WAL), synced in full at every commit; a block of ``writing()`` is one transaction. Each
 thread has a connection of its own, so that readers never wait for a writer's sync; ``":memory:"`` has one for
-all, behind a lock. A file that is damaged, foreign, or of another schema is refused when it is opened.
+all, behind a lock. A file of an older schema is brought to the present one when it is opened. One that is
+damaged, foreign, or of a newer schema is refused.
 
 It knows nothing of what the tables mean.
 """
@@ -11,7 +12,7 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Final
 
@@ -31,8 +32,11 @@ class StoreError(UserError):
 class SqliteFile:
     """Connections and transactions of one file."""
 
-    def __init__(self, path: str, *, schema: str, version: int, application_id: int) -> None:
-        """Opens or creates it. ``schema``: statements that end with ``;``. Raises ``StoreError``."""
+    def __init__(
+        self, path: str, *, schema: str, version: int, steps: Mapping[int, str], application_id: int
+    ) -> None:
+        """Opens or creates it. ``schema``: statements that end with ``;``; ``steps``: those that make the
+        next version of each older one. Raises ``StoreError``."""
         self.path = path
         self._write = threading.RLock()
         self._mine = threading.local()
@@ -40,7 +44,7 @@ class SqliteFile:
         self._closed = False
         self._shared = self._connect() if path == MEMORY else None
         try:
-            self._prepare(schema, version, application_id)
+            self._prepare(schema, version, steps, application_id)
         except BaseException:
             self.close()
             raise
@@ -129,21 +133,24 @@ class SqliteFile:
                 raise StoreError(_damaged(self.path, str(error))) from error
             raise StoreError(f"cannot use the agent's state file {self.path}: {error}") from error
 
-    def _prepare(self, schema: str, version: int, application_id: int) -> None:
+    def _prepare(self, schema: str, version: int, steps: Mapping[int, str], application_id: int) -> None:
         with self.reading() as con:
             empty = _number(con, "SELECT count(*) FROM sqlite_master") == 0
             if not empty and _number(con, "PRAGMA application_id") != application_id:
                 raise StoreError(f"{self.path} is a SQLite file of another program, not an agent's state")
             found = _number(con, "PRAGMA user_version")
-            if not empty and found != version:
+            older = range(found, version)
+            known = found <= version and all(number in steps for number in older)
+            if not (empty or known):
                 raise StoreError(
                     f"the agent's state file {self.path} was written by another elf (schema {found}; "
                     f"this one knows {version}): start that elf again, or give this one a data_dir of its own"
                 )
             con.execute("PRAGMA journal_mode=WAL")
-        if empty:
+        if empty or older:
             with self.writing() as con:
-                for statement in schema.split(";\n"):
+                statements = schema if empty else "".join(steps[number] for number in older)
+                for statement in statements.split(";\n"):
                     con.execute(statement)
                 con.execute(f"PRAGMA application_id={application_id}")
                 con.execute(f"PRAGMA user_version={version}")

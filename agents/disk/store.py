@@ -25,7 +25,7 @@ from typing import Final, NamedTuple
 
 from agents.disk import hardstate, tablestore
 from agents.disk.sqlite import SqliteFile, StoreError
-from agents.disk.tables import APPLICATION_ID, SCHEMA, SCHEMA_VERSION
+from agents.disk.tables import APPLICATION_ID, SCHEMA, SCHEMA_VERSION, STEPS
 from agents.disk.tablestore import TableStore
 from elf.errors import ElfBug
 from elf.job import provenance
@@ -94,7 +94,7 @@ class Store:
         """Opens or creates the file. Raises ``StoreError`` if it is damaged, foreign, or of another
         schema."""
         self._file = SqliteFile(
-            str(path), schema=SCHEMA, version=SCHEMA_VERSION, application_id=APPLICATION_ID
+            str(path), schema=SCHEMA, version=SCHEMA_VERSION, steps=STEPS, application_id=APPLICATION_ID
         )
         self.tables = TableStore(self._file)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from agents.disk import hardstate, tablestore
@@ -55,3 +56,6 @@ CREATE TABLE replicas (
     + hardstate.SCHEMA
     + tablestore.SCHEMA
 )
+
+STEPS: Final[Mapping[int, str]] = {13: tablestore.SCHEMA}
+"""What makes the next version of a file of each older one."""

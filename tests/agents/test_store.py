@@ -20,6 +20,7 @@ from agents.disk import groupstore
 from agents.disk.durable import waits
 from agents.disk.groupstore import RUN_RECORDS_MAX, ApplyRun, apply_run, in_runs
 from agents.disk.store import Store, StoreError
+from agents.disk.tables import SCHEMA_VERSION, STEPS
 from elf.errors import ElfBug, UserError
 from elf.job.commits import PaneCommit, WindowCommit
 from elf.job.group.port import Apply, ForgetJobGroup, SummariseJobGroup
@@ -294,6 +295,27 @@ def test_a_file_that_cannot_be_trusted_is_one_clear_error(tmp_path: Path) -> Non
         assert path.read_bytes() == before
     with pytest.raises(StoreError):
         Store(tmp_path / "no such folder" / "a.db")
+
+
+def test_a_file_of_an_older_schema_is_brought_to_the_present_one(tmp_path: Path) -> None:
+    """As far back as there are steps; what it holds stays."""
+    path, tables = tmp_path / "a.db", "SELECT name, sql FROM sqlite_master ORDER BY name"
+    store = Store(path)
+    store.put("agent_id", b"a")
+    store.close()
+    con = sqlite3.connect(path)
+    wanted = con.execute(tables).fetchall()
+    for name in ("kept_tables", "table_schemas", "table_rows"):
+        con.execute(f"DROP TABLE {name}")
+    con.execute(f"PRAGMA user_version={min(STEPS)}")
+    con.close()
+    store = Store(path)
+    assert store.get("agent_id") == b"a"
+    store.close()
+    con = sqlite3.connect(path)
+    assert con.execute(tables).fetchall() == wanted
+    assert con.execute("PRAGMA user_version").fetchone() == (SCHEMA_VERSION,)
+    con.close()
 
 
 def test_damage_in_the_middle_is_found_when_it_is_opened(tmp_path: Path) -> None:
