@@ -27,7 +27,7 @@ RETRY_MS: Final = 60_000
 _FAILED: Final = {
     "reduce": "a reduce function",
     "final": "a final function",
-    "aggregate": "an aggregate",
+    "aggregate": "an aggregate, or a graph,",
     "stage": "a later stage of a query",
 }
 
