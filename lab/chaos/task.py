@@ -158,8 +158,13 @@ class SimTask:
             replay = self._pasts.take(command, agent.now_ms)
             self._reads_past, command = False, replay or TakeCheckpoint()
         elif isinstance(command, Install) and command.flow.fragment.since_us is not None:
-            work = self._pasts.begin(command)
-            command = command if work is None else self._pasts.installing(work())
+            try:
+                work = self._pasts.begin(command)
+                command = command if work is None else self._pasts.installing(work())
+            except ArchiveError:  # retention was quicker: it looks again
+                self._waiting.insert(0, command)
+                agent.world.after(READ_MS, agent, self._work)
+                return
         self._weighed += weighed(self.worker, command)
         outcome = self.worker.handle(command)
         if isinstance(command, Feed):
