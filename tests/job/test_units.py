@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from elf.errors import ElfBug
 from elf.fields import replace
 from elf.job.contributions import Piece, Pile, bitmap
-from elf.job.messages.rollup import UnitSlice
+from elf.job.messages.rollup import UNIT_PANES_MAX, UnitSlice
 from elf.job.rollup.border import Border
 from elf.job.rollup.root import Root
 from elf.job.rollup.slices import piece_of, slice_of
 from elf.job.spec import Flow
-from elf.job.units import divisor, is_mergeable, panes_of
+from elf.job.units import UNIT_US_MAX, divisor, is_mergeable, panes_of
 from elf.ql.plan import Plan, Top
 from elf.windows import Cumulative
 from lab.chaos.engine import SECOND, plan, staged, united
@@ -104,6 +105,34 @@ def test_a_message_with_a_unit_says_which_panes_are_one() -> None:
     for start, end, panes in ((5, 8, 3), (6, 12, 3), (6, 7, 1)):
         with pytest.raises(ValueError, match="none"):
             UnitSlice(flow="f", start=start, end=end, members=b"\6", unit=panes)
+
+
+@pytest.mark.parametrize("panes", [UNIT_PANES_MAX + 1, 1 << 61])
+def test_no_message_has_a_longer_unit_than_any_head_makes(panes: int) -> None:
+    assert UNIT_PANES_MAX == UNIT_US_MAX // 1_000, "a pane is whole milliseconds"
+    fine = UnitSlice(flow="0" * 24, start=6, end=9, members=b"\6", unit=3)
+    said = msgspec.msgpack.encode(fine)
+    assert msgspec.msgpack.decode(said, type=UnitSlice) == fine
+    long = UnitSlice(flow="0" * 24, start=panes, end=2 * panes, members=b"\6", unit=panes)
+    with pytest.raises(msgspec.ValidationError, match=f"<= {UNIT_PANES_MAX}"):
+        msgspec.msgpack.decode(msgspec.msgpack.encode(long), type=UnitSlice)
+
+
+@pytest.mark.parametrize("units", [1, 6])
+def test_a_unit_that_nobody_asked_for_is_refused_whatever_its_length(units: int) -> None:
+    root, panes = root_of(units), 1 << 60
+    root.take(Piece(panes, 2 * panes, 0b011, unit=panes))
+    assert not root.covered.holds()
+
+
+def test_a_unit_with_a_pane_in_which_a_member_is_refused_is_refused_as_a_whole() -> None:
+    root = root_of(6)
+    root.covered.refused.add(raw(20, 0b010))
+    root.take(Piece(18, 24, 0b011, unit=6))
+    assert not root.covered.holds()
+    root.take(Piece(18, 24, 0b101, unit=6))
+    root.take(Piece(12, 18, 0b011, unit=6))
+    assert len(root.covered.blocks(12)) == 2
 
 
 def root_of(units: int, version: int = 5) -> Root:

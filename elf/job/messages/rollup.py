@@ -34,6 +34,8 @@ from elf.wire.base import Message
 
 Verdicts = Annotated[str, msgspec.Meta(pattern=r"\A(included|final|leapt|answered|covered|send|wait)\Z")]
 """What a root may say of a snapshot."""
+UNIT_PANES_MAX: Final = 600_000
+"""Panes of a unit: 10 minutes of panes of 1 ms (``elf.job.units.UNIT_US_MAX``)."""
 
 
 class Slice(Message, frozen=True, kw_only=True):
@@ -68,11 +70,11 @@ class UnitSlice(Slice, frozen=True, kw_only=True):
     """A slice of as many panes as ``unit`` says, whose rows stand in the first of them
     (``elf.job.units``)."""
 
-    unit: Count
+    unit: Annotated[int, msgspec.Meta(gt=1, le=UNIT_PANES_MAX)]
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        whole = self.unit > 1 and self.end - self.start == self.unit and self.start % self.unit == 0
+        whole = 1 < self.unit == self.end - self.start and self.start % self.unit == 0
         if not whole or self.parts or self.direct:
             raise ValueError("a unit that is none")
 

@@ -95,9 +95,9 @@ class Covered:
     def add_unit(self, piece: Piece) -> None:
         """Hold a unit if nothing of it is covered, and it can come into one commit; else it is refused as a
         whole, and its members are asked for their snapshots (protocol 4.11)."""
-        panes = range(piece.start, piece.end)
-        refused = any(piece.members & self.refused.at(pane) for pane in panes)
-        if not self._is_allowed(piece) or not piece.members or refused or self._held.overlaps(piece):
+        if not self._is_allowed(piece) or not piece.members:
+            return
+        if self.refused.touches(piece) or self._held.overlaps(piece):
             return
         if piece.start >= self.committed_to():
             self._held.add(piece)
@@ -322,6 +322,11 @@ class Refused:
     def overlaps(self, member: int, start: int, end: int) -> bool:
         """Whether something of a snapshot is refused."""
         return any(a < end and start < b for a, b in self._spans.get(member, ()))
+
+    def touches(self, piece: Piece) -> bool:
+        """Whether some member of it is refused in some pane of it."""
+        there = (number for number in self._spans if piece.members >> number & 1)
+        return any(self.overlaps(number, piece.start, piece.end) for number in there)
 
     def edges(self) -> Iterator[int]:
         """The panes at which the set of refused members changes."""
