@@ -7,10 +7,12 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping
 
 from agents.node.beginning import Context
+from elf.fields import replace
 from elf.job.commands import SetWeights
 from elf.job.effects import Work
 from elf.job.rollup.sender import Sender
 from elf.job.sampling import why_plan_whole
+from elf.job.spec import flow_uid
 from elf.job.work import BudgetWork
 from elf.planning.budgets import AGENT, BudgetKeeper, Budgets, FlowUse, Holder, Reader
 from elf.planning.overload import FlowLoad, Overload
@@ -59,20 +61,32 @@ class Lending:
         return [Work(stream, SetWeights(tuple(ones))) for stream, ones in by_stream.items()]
 
     def _promised(self, installed: Mapping[str, str], now_ms: int) -> None:
-        """What is left out so that jobs keep what they promise."""
+        """What is left out so that jobs keep what they promise: of all key ranges of a fragment alike, since
+        the first one counts the rows of all."""
         spent = self._sender.spent()
         self._late = {}
         for stream in self.lags:
             overload = self._overloads.setdefault(stream, Overload())
             flows = {uid: self._promise(uid) for uid, where in installed.items() if where == stream}
+            united = {uid: self._united(uid) for uid in flows}
             if overload.due(now_ms):
                 before = self._spent.get(stream, {})
                 took = {uid: spent.get(uid, 0) - before.get(uid, spent.get(uid, 0)) for uid in flows}
                 self._spent[stream] = {uid: spent.get(uid, 0) for uid in flows}
-                loads = [FlowLoad(uid, max(0, took[uid]) / 1000, flows[uid][0]) for uid in flows]
-                overload.look(loads, self.lags[stream], now_ms)
-            held = {uid: weight for uid, weight in overload.weights.items() if uid in flows}
+                loads: dict[str, FlowLoad] = {}
+                for uid, of in united.items():
+                    load = FlowLoad(of, max(0, took[uid]) / 1000, flows[uid][0])
+                    loads[of] = load.with_another(loads[of]) if of in loads else load
+                overload.look(list(loads.values()), self.lags[stream], now_ms)
+            held = {uid: weight for uid, of in united.items() if (weight := overload.weights.get(of))}
             self._late |= {uid: (w, flows[uid][1]) for uid, w in held.items() if flows[uid][0] is not None}
+
+    def _united(self, uid: str) -> str:
+        """The same of all key ranges of a fragment."""
+        flow = self._log.flow(uid)
+        if flow is None or flow.fragment.range[1] == 1:
+            return uid
+        return flow_uid(replace(flow.fragment, range=(0, flow.fragment.range[1])), "")
 
     def _promise(self, uid: str) -> tuple[float | None, str]:
         """The tightest promise of the readers of a flow (ms), and whose it is; None: one of them promises

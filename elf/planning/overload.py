@@ -46,6 +46,12 @@ class FlowLoad(msgspec.Struct, frozen=True):
     cpu_ms: float
     within_ms: float | None = None
 
+    def with_another(self, other: FlowLoad) -> FlowLoad:
+        """Of both, under this one's name: they have one weight."""
+        promises = [one.within_ms for one in (self, other) if one.within_ms is not None]
+        within_ms = min(promises) if len(promises) == 2 else None
+        return FlowLoad(self.uid, self.cpu_ms + other.cpu_ms, within_ms)
+
 
 def fitted(shared: float, whole: Mapping[str, float], until: float) -> dict[str, int]:
     """Weights of flows, at which a second of lines takes so long at most. ``whole``: what each takes for all

@@ -21,10 +21,12 @@ from tests.support.histories import begun
 WHOSE = "the promise of job job"
 
 
-def overloaded(agent: SimAgent, dear: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """From now on a flow takes nine tenths of all time, and the stream falls behind."""
+def overloaded(agent: SimAgent, monkeypatch: pytest.MonkeyPatch, **ppt: int) -> None:
+    """From now on flows take so many thousandths of all time, and the stream falls behind."""
     sender, began = agent.node.sender, agent.now_ms
-    monkeypatch.setattr(sender, "spent", lambda: {dear: 900 * (agent.now_ms - began)})
+    monkeypatch.setattr(
+        sender, "spent", lambda: {uid: part * (agent.now_ms - began) for uid, part in ppt.items()}
+    )
 
     def tell(lag_ms: int) -> None:
         if lag_ms <= 20_000:
@@ -49,7 +51,7 @@ def test_rows_of_a_promised_job_are_weighed_and_its_windows_say_why(monkeypatch:
     other = world.create(0, plan(2, lateness_us=600_000), "other")
     world.run(6_000)
     slow = next(agent for agent in world.agents if agent.address != world.leader(spec).address)
-    overloaded(slow, spec.flows[0].uid, monkeypatch)
+    overloaded(slow, monkeypatch, **{spec.flows[0].uid: 900})
     world.run(16_000)
     held = {agent.index: agent.worker.states()[spec.flows[0].uid].weight for agent in world.agents}
     assert held[slow.index] > 1
@@ -80,6 +82,33 @@ def test_a_flow_that_somebody_reads_without_a_promise_is_whole(monkeypatch: pyte
     spec, _ = begun(world, 40_000, query=replace(plan(2), promise=Promise(500_000, 99.0)))
     reader = world.create(0, plan(2), "reader")
     assert reader.flows[0].uid == spec.flows[0].uid
-    overloaded(world.agents[1], spec.flows[0].uid, monkeypatch)
+    overloaded(world.agents[1], monkeypatch, **{spec.flows[0].uid: 900})
     world.run(15_000)
     assert all(agent.worker.states()[spec.flows[0].uid].weight == 1 for agent in world.agents)
+
+
+def test_all_key_ranges_of_a_flow_have_one_weight_and_its_windows_say_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = World(48, 3, checking=False)
+    query = replace(plan(2), promise=Promise(2_000_000, 99.0), trees=2)
+    spec, _ = begun(world, 60_000, query=query, rate_ms=12)
+    other = world.create(0, plan(2, lateness_us=600_000), "other")
+    world.run(6_000)
+    slow = next(agent for agent in world.agents if agent.address != world.leader(spec).address)
+    ranges = sorted(spec.flows, key=lambda flow: flow.fragment.range)
+    overloaded(slow, monkeypatch, **{flow.uid: 480 + 20 * at for at, flow in enumerate(ranges)})
+    weights = []
+    for _ in range(16):
+        world.run(1_000)
+        states = slow.worker.states()
+        weights.append([states[flow.uid].weight for flow in ranges])
+    assert all(len(set(both)) == 1 for both in weights), weights
+    assert weights[-1][0] > 1
+    exact = counts(world, other)
+    told = {one["window_start"]: one for one in statuses(world, spec)}
+    wrong = [start for start, keys in counts(world, spec).items() if exact.get(start, keys) != keys]
+    assert wrong
+    assert len(told) > len(wrong)
+    said = [one for one in told.values() if one["budgets"] and one["sampled"]]
+    assert len(said) >= len(wrong)
