@@ -38,7 +38,7 @@ def took_ms(plan: Plan, end_us: int, now_us: int) -> int:
 
 
 class Kept:
-    """What one job's master has seen, in memory alone: another one begins anew."""
+    """What one job's master has seen of one version, in memory alone: another one begins anew."""
 
     def __init__(self) -> None:
         self._took: deque[int] = deque(maxlen=LAST)
@@ -79,7 +79,7 @@ def promise_told(promise: Promise, work: PromiseWork | None) -> str:
     if work is None:
         return f"{promise.text}: its master does not answer"
     if not work.windows:
-        return f"{promise.text}: no window since its master began"
+        return f"{promise.text}: no window of this version since its master began"
     kept = is_kept(promise, work)
     how = "too few to tell" if kept is None else "kept" if kept else "broken"
     share = 50.0 if promise.percent is None else promise.percent

@@ -135,6 +135,25 @@ def test_a_promise_that_is_worked_out_anew_is_a_version_with_the_same_flow_and_w
     check_all(world, spec, until, 20)
 
 
+def test_a_promise_is_judged_by_windows_of_the_present_version_alone() -> None:
+    """Not by those of before, nor by those that the old version owes after the new one has begun."""
+    world = World(52, 3, checking=False)
+    spec, _ = begun(world, 60_000, query=replace(plan(2), promise=Promise(100_000, None)))
+    world.run(30_000)
+    assert asked(world, 1, "EXPLAIN LATENCY job")[1]["promise"]["windows"] >= FEW // 2
+    made = defined(replace(plan(2), promise=TWO_P99))
+    request = ReconfigureJob(id=9, origin="client:9", uid=spec.uid, verb="alter", definition=made)
+    world.client_inbox.clear()
+    world.leader(spec).handle(was.Arrived("client:9", request))
+    world.run_until(lambda: bool(world.client_inbox), 20_000)
+    assert asked(world, 1, "EXPLAIN LATENCY job")[1]["promise"]["windows"] == 0
+    world.run(15_000)
+    rows = world.leader(spec).store.windows(spec.uid, -(1 << 62), 1 << 62)
+    new = [one for row in rows if row.version == 2 for one in decode(row.status).to_pylist()]
+    assert 0 < len(new) < len(statuses(world, spec))
+    assert asked(world, 1, "EXPLAIN LATENCY job")[1]["promise"]["windows"] == len(new)
+
+
 def test_a_promise_that_is_broken_is_worked_out_anew_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     """Once, where shorter pauses between looks keep it; and no window is missed or made twice."""
     world = World(51, 2)

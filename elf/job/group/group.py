@@ -73,8 +73,7 @@ class JobGroup:
         self._pruned_us = START_OF_TIME
         self._failure = self._waiting = ""
         self.commits = self._rows = self.final_us = 0
-        self._kept = Kept()
-        self._worked_out_ms = now_ms
+        self._begin_keeping(now_ms)
 
     # -- changes ---------------------------------------------------------------------------------------------
 
@@ -104,6 +103,8 @@ class JobGroup:
         found = self.reconfiguration.advance(now_ms)
         if not found:
             return []
+        if self.master.current.number != self._kept_of:
+            self._begin_keeping(now_ms)
         change = self.master.change
         if change is not None and change.outcome == "" and not self.master.current.failed:
             self._failure = ""
@@ -146,7 +147,8 @@ class JobGroup:
         if event.result is None or promise is None or not is_promised(event.done):
             return []
         ends = promised_ends(decode(event.result.status))
-        late = self._kept.committed(spec.plan, promise, ends, now_ms)
+        kept = self._kept if spec.version == self._kept_of else Kept()  # what an old version owes yet
+        late = kept.committed(spec.plan, promise, ends, now_ms)
         return [Judged(spec.name, promise.text, len(ends) - late, late)] if ends else []
 
     def work_out(self, now_ms: int) -> list[Effect]:
@@ -175,8 +177,13 @@ class JobGroup:
             replace(definition, chosen=anew), f"{promise.text} {why}", now_ms
         )
         if found:
-            self._kept, self._worked_out_ms = Kept(), now_ms
+            self._begin_keeping(now_ms)
         return found
+
+    def _begin_keeping(self, now_ms: int) -> None:
+        """A promise is judged by windows of one version: another one has other settings, or promises another
+        thing."""
+        self._kept, self._kept_of, self._worked_out_ms = Kept(), self.master.current.number, now_ms
 
     def fill(self, request: FillHistory) -> list[Effect]:
         """Windows of before the job began, which were made offline."""
