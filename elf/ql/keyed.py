@@ -14,6 +14,7 @@ from sqlglot import exp
 
 from elf.ql.fuel import KEYS_MAX
 from elf.ql.outputs import CreateOutput, DropOutput
+from elf.ql.source import start_of
 
 if TYPE_CHECKING:  # they are read by its parser
     from elf.ql.statements import Query, Words
@@ -21,10 +22,17 @@ if TYPE_CHECKING:  # they are read by its parser
 TARGET: Final = "table:"
 _UNITS: Final = {"MINUTE": 60, "HOUR": 3_600, "DAY": 86_400}
 RETAIN_SECS_MAX: Final = 3_660 * 86_400
-_BEYOND: Final = (
-    "joins", "with_", "with", "group", "having", "qualify", "order", "limit", "offset", "distinct", "windows",
-)  # fmt: skip
-"""Parts of a SELECT with which its rows are not those of the table."""
+_PLAIN: Final = frozenset({"expressions", "from_", "where"})
+"""Parts of a SELECT with which its rows are those of the table."""
+_KNOWN: Final[dict[type[exp.Expr], frozenset[str]]] = {
+    exp.Select: _PLAIN
+    | {"joins", "with_", "group", "having", "qualify", "order", "limit", "offset", "distinct"},
+    exp.SetOperation: frozenset(
+        {"this", "expression", "distinct", "by_name", "with_", "order", "limit", "offset"}
+    ),
+    exp.Table: frozenset({"this", "alias"}),
+}
+"""What may be said of a table: all else is of streams, or of databases."""
 
 Value = bool | int | float | str
 
@@ -116,32 +124,63 @@ def read_as_of(words: Words) -> TableSelect | None:
     begin, end = words.tokens[0].start, words.tokens[-1].end + 1
     text = f"{source[begin : said[0].start]}{source[min(said[-1].end + 1, end) : end]}"
     name = words.tokens[at - 1].text
-    return _of_table(sql, name, text, query.tree, anywhere=True)
+    return _of_table(sql, name, text, query, anywhere=True)
 
 
 def over_table(sql: str, query: Query, tables: Container[str]) -> TableSelect | None:
-    """A SELECT as one over a table, if it is one over a table of these names."""
-    tree = query.tree
-    source = tree.find(exp.From)
+    """A SELECT as one over a table, if it is one over a table of these names; JOB and LATE say that a name is
+    a job's, quotes that it is a file's."""
+    source = query.tree.find(exp.From)
     table = None if source is None else source.this
-    if not isinstance(table, exp.Table) or table.name not in tables:
+    if not isinstance(table, exp.Table) or table.name not in tables or table.meta.keys() & _NO_TABLES:
         return None
-    return _of_table(sql, table.name, query.sql, tree, anywhere=False)
+    if table.name in {one.alias for one in query.tree.find_all(exp.CTE)}:
+        return None
+    return _of_table(sql, table.name, query.sql, query, anywhere=False)
 
 
-def _of_table(sql: str, name: str, text: str, tree: exp.Expr, *, anywhere: bool) -> TableSelect:
+_NO_TABLES: Final = frozenset({"job", "late", "file"})
+
+
+def _check(query: Query) -> None:
+    """Raises ``QueryError`` for a clause that would not be heeded."""
+    for node in query.tree.find_all(*_KNOWN):
+        known = next(known for kind, known in _KNOWN.items() if isinstance(node, kind))
+        for name, value in node.args.items():
+            part = value[0] if isinstance(value, list) and value else value
+            if part and name not in known:
+                at = part if isinstance(part, exp.Expr) and start_of(part) is not None else node
+                raise query.source.at(at, "this does not go with a table, which has rows and no stream")
+        if isinstance(node, exp.Table) and node.meta.keys() & _NO_TABLES:
+            raise query.source.at(node, "a SELECT over a table reads that table alone")
+
+
+def _of_table(sql: str, name: str, text: str, query: Query, *, anywhere: bool) -> TableSelect:
+    _check(query)
+    tree = query.tree
     where = tree.args.get("where")
-    plain = isinstance(tree, exp.Select) and not any(tree.args.get(part) for part in _BEYOND)
-    alone = isinstance(tree, exp.Select) and len(list(tree.find_all(exp.Select))) == 1
+    plain = not any(tree.args.get(part) for part in tree.args.keys() - _PLAIN)
+    alone = _is_alone(tree)
     parts = _conjuncts(where.this) if where is not None and alone else []
     said = [_equal(part) for part in parts]
     equals: dict[str, tuple[Value, ...]] = {}
     for one in said:
         if one is not None:
-            equals.setdefault(one[0], one[1])
+            equals.setdefault(one[0].lower(), one[1])
     whole = plain and alone and None not in said and len(equals) == len(said)
     columns = _columns(tree) if whole and isinstance(tree, exp.Select) else None
     return TableSelect(sql, name, text, tuple(equals.items()), columns, anywhere)
+
+
+def _is_alone(tree: exp.Expr) -> bool:
+    """Whether it is one SELECT over one table, whose columns have their own names."""
+    tables = list(tree.find_all(exp.Table))
+    if not isinstance(tree, exp.Select) or len(tables) != 1 or len(list(tree.find_all(exp.Select))) != 1:
+        return False
+    own = ("", tables[0].alias_or_name.lower())
+    return not tables[0].alias_column_names and all(
+        one.table.lower() in own for one in tree.find_all(exp.Column)
+    )
 
 
 def _conjuncts(condition: exp.Expr) -> list[exp.Expr]:
