@@ -135,6 +135,7 @@ class Scaling:
         definition = yield from self.with_trees(asked, spec, entry.trees)
         note = f"scaled by itself to {_trees(entry.trees)}: {entry.why}"
         wanted = _wanted(spec, definition, note, entry.roots, spec.scale)
+        wanted = msgspec.structs.replace(wanted, by_itself=True)
         return (yield from self._changes.ask(asked, spec, wanted))
 
     def _planned(

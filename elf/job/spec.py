@@ -245,6 +245,8 @@ class VersionRecord(msgspec.Struct, frozen=True):
     landmarks: tuple[Micros, ...] = ()
     note: Statement = ""
     """What made it, and why it was aborted; for people."""
+    by_itself: bool = False
+    """Whether no person has asked for it."""
 
     def __post_init__(self) -> None:
         self.spec.check()

@@ -24,6 +24,7 @@ from lab.chaos.agent import SimAgent
 from lab.chaos.engine import STREAM, defined, plan
 from lab.chaos.world import World
 from tests.support.histories import asked, begun, check_all
+from tests.support.versions import versions
 
 TWO_P99 = Promise(2_000_000, 99.0)
 SCHEMA = Schema((Column("c_ip", "text"), Column("timestamp", "timestamp")), "timestamp")
@@ -181,6 +182,7 @@ def test_a_promise_that_is_broken_is_worked_out_anew_by_itself(monkeypatch: pyte
     assert after.definition.chosen is not None
     assert (after.version, after.definition.chosen.poll_ms, after.flows[0].uid) == (2, 20, spec.flows[0].uid)
     assert [agent.paced for agent in world.agents] == [{STREAM: 20}] * 2
+    assert {n: one.by_itself for n, one in versions(world, spec).items()} == {1: False, 2: True}
     world.run(until - world.now + 8_000)
     check_all(world, spec, until, 80)
     assert held

@@ -17,6 +17,7 @@ from lab.chaos.world import World
 from tests.chaos import plants
 from tests.support.histories import begun, said
 from tests.support.jobgroups import exact, leader, staffed
+from tests.support.versions import versions
 
 PACE = Pace(period_ms=3_000, follow_ms=6_000, cool_ms=12_000)
 
@@ -94,6 +95,8 @@ def test_a_job_that_scales_by_itself_grows_and_shrinks_with_what_it_takes(
     assert (one.before, one.trees) == (1, 2)
     world.run(5_000)
     assert now(world, spec).scale == (1, 3)
+    made = {n: one.by_itself for n, one in versions(world, spec).items()}
+    assert made == {1: False, 2: False, 3: True}
     reply = said(world, 2, "SHOW DECISIONS")
     assert isinstance(reply, Reply)
     (row,) = decode(reply.payload).to_pylist()

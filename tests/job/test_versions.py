@@ -12,11 +12,14 @@ import pytest
 from agents.codec import Message
 from elf.fields import replace
 from elf.job.catalog.readers import is_read
+from elf.job.effects import SaveJob
+from elf.job.group.master import Master
 from elf.job.messages.log import Follow, VersionEnded
+from elf.job.spec import JobSpec, VersionRecord
 from elf.windows import Landmark, Sliding
 from elf.wire.base import Answer
 from lab.chaos.agent import SimAgent
-from lab.chaos.engine import SECOND, plan, plan_of
+from lab.chaos.engine import SECOND, defined, plan, plan_of
 from lab.chaos.reference import DROPPING, reducing
 from lab.chaos.world import World
 from tests.support.histories import begun
@@ -54,6 +57,33 @@ def test_a_reader_and_a_change_that_do_not_know_of_each_other(reader_first: bool
     current = max(n for n, one in versions(world, spec).items() if one.state == "committed")
     assert current == (1 if reader_first else 2)
     assert next(m for m in leader.node.job_groups.jobs() if m.spec.uid == spec.uid).state == "active"
+
+
+def test_what_a_job_does_by_itself_pushes_out_no_version_of_a_person() -> None:
+    """All the same there is an end to them: the record names no more than it did."""
+    world = World(42, 2)
+    spec, _ = begun(world, 20_000, query=plan(4), rate_ms=400)
+
+    def record(n: int) -> VersionRecord:
+        return VersionRecord(replace(spec, version=n), "finished", first_pane=0, by_itself=4 <= n < 40)
+
+    def named(last: int) -> list[int]:
+        master = Master([record(n) for n in range(1, last)], state="active")
+        spec_of_last = replace(defined_as(master.spec, 5 + last), version=last)
+        saved = master.alter(spec_of_last, "", 0, by_itself=4 <= last < 40)
+        (kept,) = (one.versions for one in saved if isinstance(one, SaveJob))
+        assert kept[-1].by_itself == (4 <= last < 40)
+        return [one.spec.version for one in kept]
+
+    assert named(10) == list(range(1, 11))
+    assert named(39) == [1, 2, 3, *range(23, 40)]
+    assert named(50) == [1, 2, 3, *range(34, 51)]
+    assert named(80) == list(range(61, 81))
+
+
+def defined_as(spec: JobSpec, least: int) -> JobSpec:
+    """A job that does another thing."""
+    return replace(spec, definition=defined(plan(4, least=least)))
 
 
 def test_another_filter_takes_over_at_one_moment_and_the_old_flow_ends() -> None:

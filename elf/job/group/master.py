@@ -68,7 +68,10 @@ REFUSALS: Final[Mapping[JobState, str]] = {
 PREPARE_LIMIT_MS: Final = 6_000
 """A new version that has not begun by then is aborted: before the asker stops waiting."""
 VERSIONS_KEPT: Final = 20
-"""The last versions of a job that its record names, and that the job can return to."""
+"""So many versions of a job its record names, and the job can return to: the last ones that a person has
+asked for, and the last of all."""
+VERSIONS_LAST: Final = 5
+"""The last versions are named whoever has asked for them: the present one, and what led to it."""
 
 
 @dataclass
@@ -154,7 +157,9 @@ class Master:
             raise UserError(why or REFUSALS[self.state].format(name=self.spec.name))
 
     def _saved(self) -> SaveJob:
-        kept = self.versions[-VERSIONS_KEPT:]
+        older, last = self.versions[:-VERSIONS_LAST], self.versions[-VERSIONS_LAST:]
+        older.sort(key=lambda v: (not v.record.by_itself, v.number))
+        kept = [*older[-(VERSIONS_KEPT - VERSIONS_LAST) :], *last]
         self.versions = [v for v in self.versions if v in kept or v in self.live()]
         return SaveJob(self.spec, self.state, self.first_pane, tuple(v.record for v in self.versions))
 
@@ -182,9 +187,11 @@ class Master:
         reset: bool = False,
         immediately: bool = False,
         by_ends: bool = False,
+        by_itself: bool = False,
     ) -> list[Effect]:
         """PREPARE a version, which proposes flows of its own. ``by_ends``: it has the same windows and flows,
-        and makes all windows that are not made yet. Raises ``UserError``."""
+        and makes all windows that are not made yet. ``by_itself``: no person asks for it.
+        Raises ``UserError``."""
         self._asked("alter")
         old = self.current
         if spec.plan.does_as(old.spec.plan) and spec.scale == old.spec.scale:
@@ -195,7 +202,8 @@ class Master:
         self._move("alter")
         cut = START_OF_TIME if immediately or (kept and (reset or why)) else END_OF_TIME
         after = 0 if by_ends or (kept and not why and not reset) else None
-        self._prepare(VersionRecord(spec, after_us=after, cut_us=cut, note=note), now_ms)
+        record = VersionRecord(spec, after_us=after, cut_us=cut, note=note, by_itself=by_itself)
+        self._prepare(record, now_ms)
         return [self._saved()]
 
     def _prepare(self, record: VersionRecord, now_ms: int) -> None:

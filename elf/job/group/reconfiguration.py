@@ -80,7 +80,14 @@ class Reconfiguration:
                     spec = replace(spec, scale=request.scale)
                 reset, at_once = request.reset, request.immediately
                 self._must_be_signed(spec)
-                found = master.alter(spec, request.note, now_ms, reset=reset, immediately=at_once)
+                found = master.alter(
+                    spec,
+                    request.note,
+                    now_ms,
+                    reset=reset,
+                    immediately=at_once,
+                    by_itself=request.by_itself,
+                )
                 return self._prepared(request, found)
 
     def _back_to(self, number: int) -> JobSpec:
@@ -118,7 +125,7 @@ class Reconfiguration:
             return []
         spec = self._next(current.spec.definition.without("final"), authors=current.spec.authors)
         note = f"dropped its final function by itself: {event.failure}"
-        return self._saving(master.alter(spec, note, now_ms, by_ends=True))
+        return self._saving(master.alter(spec, note, now_ms, by_ends=True, by_itself=True))
 
     def worked_out(self, definition: Definition, note: str, now_ms: int) -> list[Effect]:
         """The same query with other settings, from the first window that is not made yet; not while another
@@ -127,7 +134,7 @@ class Reconfiguration:
         if master.state != "active" or self._log.read_by(master.spec.uid):
             return []
         spec = self._next(definition, authors=current.spec.authors)
-        return self._saving(master.alter(spec, note, now_ms, by_ends=True))
+        return self._saving(master.alter(spec, note, now_ms, by_ends=True, by_itself=True))
 
     def function_failed(self, word: FunctionFailed, now_ms: int) -> list[Effect]:
         """A user's function has failed at a member: the job is not created, the version never begins, or the
@@ -141,7 +148,7 @@ class Reconfiguration:
             return self._saving(master.function_failed(word.flow, why))
         note = f"rolled back by itself to what version {back} did: {why}"
         spec = self._like(self._back_to(back))
-        return self._saving(master.alter(spec, note, now_ms, reset=True))
+        return self._saving(master.alter(spec, note, now_ms, reset=True, by_itself=True))
 
     @property
     def goes_when_it_fails(self) -> bool:

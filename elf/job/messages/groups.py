@@ -87,6 +87,8 @@ class ReconfigureJob(Request, frozen=True, kw_only=True):
     """The signed statement, where there are keys."""
     scale: tuple[Trees, Trees] | None = None
     """Of ``alter``: as ``JobSpec.scale``."""
+    by_itself: bool = False
+    """Of ``alter``: as ``VersionRecord.by_itself``."""
 
     def __post_init__(self) -> None:
         if self.definition is not None and (why := why_not(self.definition)):
