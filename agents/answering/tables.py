@@ -30,7 +30,7 @@ from elf.job.effects import TableQuestion
 from elf.job.messages.log import AddOutput
 from elf.job.output import OutputSpec
 from elf.job.spec import JobSpec
-from elf.job.tables import BEHIND, NO_TABLE, ROUND_ROWS, Asked, ReadTable, TableRows, is_table
+from elf.job.tables import BEHIND, NO_TABLE, ROUND_ROWS, Asked, ReadTable, TableRows, grouped_by, is_table
 from elf.wire.base import Answer
 from elf.wire.clients import Execute, Reply
 
@@ -104,6 +104,8 @@ class Tables:
         """The rows of a key, or all, in portions, each of one moment of its own."""
         found: list[TableRows] = []
         after, size = b"", 0
+        columns = {name.lower() for name in grouped_by(self._job(spec).plan)}
+        equals = tuple(one for one in equals if one[0].lower() in columns)  # no others are of a key
         while True:
             one = yield from self._read(spec, equals, after, anywhere=anywhere)
             found.append(one)

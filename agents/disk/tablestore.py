@@ -399,7 +399,7 @@ def _read(con: sqlite3.Connection, table: _Table, asked: ReadTable, rounds: int)
             return f"its key has {KEYS_MAX} values at most in one question"
         try:
             some = _by_key(con, table, wanted, schemas[-1]) if found else _behind(con, table, asked.after)
-        except NO_CAST as error:
+        except (*NO_CAST, OverflowError) as error:
             return f"its key cannot have this value: {error}"
         size = 0
         for row in some:

@@ -13,6 +13,7 @@ from msgspec import Struct
 from sqlglot import exp
 
 from elf.ql.fuel import KEYS_MAX
+from elf.ql.kinds import INT64_MAX
 from elf.ql.outputs import CreateOutput, DropOutput
 from elf.ql.source import start_of
 
@@ -205,7 +206,7 @@ def _equal(part: exp.Expr) -> tuple[str, tuple[Value, ...]] | None:
 
 
 def _value(node: exp.Expr) -> Value | None:
-    """That of a constant."""
+    """That of a constant, if a column of a stream could have it."""
     if isinstance(node, exp.Neg) and isinstance(found := _value(node.this), int | float):
         return -found
     if isinstance(node, exp.Boolean):
@@ -215,7 +216,9 @@ def _value(node: exp.Expr) -> Value | None:
     text = str(node.this)
     if node.is_string:
         return text
-    return int(text) if text.isdecimal() else float(text)
+    if not text.isdecimal():
+        return float(text)
+    return whole if (whole := int(text)) <= INT64_MAX else None
 
 
 def _columns(tree: exp.Select) -> tuple[tuple[str, str], ...] | None:

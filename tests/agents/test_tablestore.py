@@ -16,6 +16,8 @@ from elf.batch import decode, encode
 from elf.fields import replace
 from elf.job.commits import WindowCommit
 from elf.job.tables import BEHIND, Asked, ReadTable, TableKept, TableRound, TableRows
+from elf.ql.keyed import over_table
+from elf.ql.statements import parse_query
 
 JOB, TABLE = f"{'0' * 32}.1", f"{'a' * 32}.1"
 SECOND = 1_000_000
@@ -249,7 +251,21 @@ def test_a_member_that_lacks_windows_says_so_and_a_key_has_a_type() -> None:
     assert store.tables.read(ReadTable(id=0, origin="", uid=JOB, table=TABLE, least=2)) == BEHIND
     assert len(shown(read(store, ("n", ("1",))))) == 1
     wrong = ReadTable(id=0, origin="", uid=JOB, table=TABLE, equals=(("n", ("x",)),))
-    assert str(store.tables.read(wrong)).startswith("its key cannot have this value: ")
+    for value in ("x", 2**63, 2**64 - 1, 1e300):
+        wrong = ReadTable(id=0, origin="", uid=JOB, table=TABLE, equals=(("n", (value,)),))
+        assert str(store.tables.read(wrong)).startswith("its key cannot have this value: ")
+
+
+@pytest.mark.parametrize("value", [2**63, 10**23, -(10**23)])
+def test_a_number_that_no_column_has_is_no_key(value: int) -> None:
+    """It is asked of DuckDB, over all rows."""
+    sql = f"SELECT * FROM seen WHERE n = {value} AND ip IN ('a', {value}) AND page = '/'"
+    query = parse_query(sql)
+    assert query is not None
+    found = over_table(sql, query, {"seen"})
+    assert found is not None
+    assert found.equals == (("page", ("/",)),)
+    assert found.columns is None
 
 
 def test_tables_of_a_job_go_with_it(store: Store) -> None:

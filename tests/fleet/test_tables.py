@@ -57,6 +57,13 @@ async def test_a_key_is_asked_of_any_agent_and_never_goes_back(three: Fleet) -> 
     with pytest.raises(urllib.error.HTTPError, match="400"):
         over_http(agent, "n=3")
 
+    most = " AND ".join(f"{'n' * (number + 1)} = 1" for number in range(17))
+    for client in clients:  # two of them ask another agent
+        found = await client.sql(f"SELECT product FROM seen WHERE clicks = {10**23}")
+        assert found.table is None or not found.table.num_rows
+        with pytest.raises(UserError, match='"nn"'):
+            await client.sql(f"SELECT product FROM seen WHERE {most}")
+
     (job,) = [one for one in json.loads(agent.fetched("/api/v1/jobs"))["jobs"] if one["name"] == "busy"]
     master = three.agent_at(job["master"])
     left = [n for n, one in enumerate(three.agents) if one is not master]
