@@ -17,7 +17,7 @@ from typing import Final
 import msgspec
 
 from agents.masks import HOWS
-from agents.settings.declare import example, named, required, section, setting, values_of
+from agents.settings.declare import OF_JOBS, example, named, required, section, setting, values_of
 from agents.settings.kinds import (
     Kind,
     Unfit,
@@ -602,7 +602,9 @@ class BudgetsConfig:
     )
     job: BudgetConfig = section(BudgetConfig, "Of each job.")
     creator: BudgetConfig = section(BudgetConfig, "Of all jobs of each creator.")
-    jobs: Mapping[str, BudgetConfig] = named(BudgetConfig, "Of some jobs, in the place of that.", "top_pages")
+    jobs: Mapping[str, BudgetConfig] = named(
+        BudgetConfig, "Of some jobs, each with its creator, in the place of that.", "ada/top_pages", OF_JOBS
+    )
     creators: Mapping[str, BudgetConfig] = named(BudgetConfig, "Of some creators.", "ada")
 
     def budgets(self) -> Budgets:

@@ -14,7 +14,7 @@ from elf.job.rollup.sender import Sender
 from elf.job.sampling import why_plan_whole
 from elf.job.spec import flow_uid
 from elf.job.work import BudgetWork
-from elf.planning.budgets import AGENT, BudgetKeeper, Budgets, FlowUse, Holder, Reader
+from elf.planning.budgets import AGENT, BudgetKeeper, Budgets, FlowUse, Reader, holders
 from elf.planning.overload import FlowLoad, Overload
 
 PYTHON = "is in Python"
@@ -95,7 +95,8 @@ class Lending:
         for spec in self._log.readers(uid):
             if spec.plan.promise is None or why_plan_whole(spec.plan):
                 return None, ""
-            promises.append((spec.plan.promise.within_us / 1000, f"the promise of job {spec.name}"))
+            whose = f"the promise of job {spec.creator}/{spec.name}"
+            promises.append((spec.plan.promise.within_us / 1000, whose))
         return min(promises, default=(None, ""))
 
     def of(self, jobs: Collection[str]) -> tuple[BudgetWork, ...]:
@@ -104,7 +105,7 @@ class Lending:
         for uid in jobs:
             spec = self._log.job(uid) or self._log.program(uid)
             if spec is not None:
-                asked |= {Holder("job", spec.name), Holder("creator", spec.creator)}
+                asked |= {*holders(spec.name, spec.creator)}
         return tuple(
             BudgetWork(
                 whose=str(one.holder),

@@ -34,6 +34,22 @@ class Setting:
     example: object = None
 
 
+@dataclass(frozen=True)
+class Names:
+    """Which names a user may choose, as a pattern and in words."""
+
+    fit: re.Pattern[str]
+    said: str
+
+
+_NAME: Final = "[A-Za-z_][A-Za-z0-9_-]*"
+PLAIN: Final = Names(re.compile(_NAME), "a name has letters, digits, - and _ only")
+OF_JOBS: Final = Names(
+    re.compile(f"[A-Za-z0-9_][A-Za-z0-9._@-]*/{_NAME}"),
+    "a job is named in the file, with its creator: CREATOR/JOB",
+)
+
+
 def setting(default: T, kind: Kind[T], about: str, example: T | None = None) -> T:
     """A field of a section: its default, its kind, and what it is for (one or two sentences)."""
     known = Setting(cast("Kind[object]", kind), about, default, example=example)
@@ -51,9 +67,9 @@ def section(cls: type[T], about: str) -> T:
     return field(default_factory=cls, metadata={"section": cls, "about": about})
 
 
-def named(cls: type[T], about: str, example: str) -> Mapping[str, T]:
+def named(cls: type[T], about: str, example: str, names: Names = PLAIN) -> Mapping[str, T]:
     """A field that maps names of the user's choice to sections of one kind."""
-    known = {"named": cls, "about": about, "example": example}
+    known = {"named": cls, "about": about, "example": example, "names": names}
     return cast("Mapping[str, T]", field(default_factory=dict, metadata=known))
 
 
@@ -71,7 +87,7 @@ def settings_of(cls: type, prefix: str = "") -> Iterator[tuple[str, Setting]]:
 
 def variable(path: str) -> str:
     """The environment variable of a key."""
-    return ENV_PREFIX + re.sub(r"[.-]", "_", path).upper()
+    return ENV_PREFIX + re.sub(r"[./-]", "_", path).upper()
 
 
 def members_of(cls: type) -> tuple[Field[object], ...]:

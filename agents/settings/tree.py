@@ -5,20 +5,18 @@ it), and from it the sections: unknown keys, wrong values and missing keys becom
 from __future__ import annotations
 
 import difflib
-import re
 from collections.abc import Mapping
 from dataclasses import Field, dataclass
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import TypeVar
 
 import yaml
 
-from agents.settings.declare import ENV_PREFIX, Setting, members_of, settings_of, variable
+from agents.settings.declare import ENV_PREFIX, Names, Setting, members_of, settings_of, variable
 from agents.settings.kinds import Unfit, nearest
 from elf.errors import ConfigError
 
 T = TypeVar("T")
-_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 
 
 class ConfigProblems(ConfigError):
@@ -199,7 +197,7 @@ def _value(member: Field[object], child: Leaf | Branch, problems: list[str], pat
     if "section" in member.metadata:
         return build(member.metadata["section"], child, problems, f"{path}.", top)
     if "named" in member.metadata:
-        return _named_sections(member.metadata["named"], child, problems, path, top)
+        return _named_sections(member, child, problems, path, top)
     known: Setting = member.metadata["setting"]
     try:
         return known.kind.read(plain(child))
@@ -209,17 +207,18 @@ def _value(member: Field[object], child: Leaf | Branch, problems: list[str], pat
 
 
 def _named_sections(
-    cls: type, node: Leaf | Branch, problems: list[str], path: str, top: type
+    member: Field[object], node: Leaf | Branch, problems: list[str], path: str, top: type
 ) -> Mapping[str, object]:
+    names: Names = member.metadata["names"]
     if isinstance(node, Leaf):
         if node.value not in (None, {}):
             problems.append(f"{node.place}: {path} must have a name for each of its parts")
         return {}
     found: dict[str, object] = {}
     for name, child in node.children.items():
-        if not _NAME.fullmatch(name):
-            problems.append(f"{child.place}: {path}.{name}: a name has letters, digits, - and _ only")
-        found[name] = build(cls, child, problems, f"{path}.{name}.", top)
+        if not names.fit.fullmatch(name):
+            problems.append(f"{child.place}: {path}.{name}: {names.said}")
+        found[name] = build(member.metadata["named"], child, problems, f"{path}.{name}.", top)
     return found
 
 

@@ -61,7 +61,7 @@ class Budget:
 
 @dataclass(frozen=True)
 class Budgets:
-    """``job`` and ``creator``: of each; ``jobs`` and ``creators``: of some, by name, in the place of that.
+    """``job``, ``creator``: of each; ``jobs`` (``creator/name``), ``creators``: of some, in their place.
     ``lag_ms``: how far reading may be behind before the agent's own budget has rows left out; 0: they never
     are.
     """
@@ -78,7 +78,7 @@ class Budgets:
 
 
 class Holder(NamedTuple):
-    """Of a budget."""
+    """Of a budget. ``name``: of a job ``creator/name``, since two creators may have jobs of one name."""
 
     kind: str
     name: str
@@ -88,6 +88,11 @@ class Holder(NamedTuple):
 
 
 AGENT: Final = Holder("the", "agent")
+
+
+def holders(job: str, creator: str) -> tuple[Holder, Holder]:
+    """The job, and its creator."""
+    return Holder("job", f"{creator}/{job}"), Holder("creator", creator)
 
 
 class Use(NamedTuple):
@@ -239,7 +244,7 @@ class BudgetKeeper:
         for flow in flows:
             before = self._taken.get(flow.uid, (flow.cpu_us, flow.up_bytes))
             for reader in flow.readers:
-                for holder in (Holder("job", reader.job), Holder("creator", reader.creator)):
+                for holder in holders(reader.job, reader.creator):
                     cpu[holder] += max(flow.cpu_us - before[0], 0) // len(flow.readers)
                     up[holder] += max(flow.up_bytes - before[1], 0) // len(flow.readers)
                     whole[holder] = reader.whole or whole.get(holder, "")
@@ -274,8 +279,8 @@ class BudgetKeeper:
         return min((self._of_reader(reader) for reader in flow.readers), key=lambda one: one[0])
 
     def _of_reader(self, reader: Reader) -> tuple[int, str]:
-        holders = (Holder("job", reader.job), Holder("creator", reader.creator))
-        found = [(held.weight, str(holder)) for holder in holders if (held := self._held.get(holder))]
+        both = holders(reader.job, reader.creator)
+        found = [(held.weight, str(holder)) for holder in both if (held := self._held.get(holder))]
         weight, whose = max([(1, ""), (self._weight, str(AGENT)), *found], key=lambda one: one[0])
         return weight, whose if weight > 1 else ""
 

@@ -214,7 +214,7 @@ def test_code_runs_by_default_where_nobody_else_gets_at(agent: dict[str, str], a
 
 
 @pytest.mark.parametrize("path", sorted(KEYS))
-def test_every_key_can_be_given_by_its_variable(path: str) -> None:
+def test_every_key_can_be_given_by_its_variable(tmp_path: Path, path: str) -> None:
     """An example, or else the default, written in the environment reads back as it is."""
     known = KEYS[path]
     value = known.default if known.example is None else known.example
@@ -228,11 +228,27 @@ def test_every_key_can_be_given_by_its_variable(path: str) -> None:
         case _:
             line = str(value)
     env = {"ELF_STREAMS_S_INCLUDE": "/x", "ELF_STREAMS_S_FORMAT": "common"} if "<name>" in path else {}
-    env[variable(path.replace("<name>", "s"))] = line
-    config = load(None, env)
+    name, text = "s", ""
+    if path.startswith("budgets.jobs."):  # a job has its creator's name too, which only a file can say
+        name, text = "ada/s", "budgets: {jobs: {ada/s: {}}}"
+    env[variable(path.replace("<name>", name))] = line
+    config = load(written(tmp_path, text), env)
     assert config.notes == ()
     if value not in ("", (), {}):
-        assert config.describe()[path.replace("<name>", "s")] == value
+        assert config.describe()[path.replace("<name>", name)] == value
+
+
+def test_a_budget_of_a_job_names_its_creator_too(tmp_path: Path) -> None:
+    text = "budgets: {jobs: {ada@shop.com/top: {cpu_share: 0.5}}}"
+    budgets = load(written(tmp_path, text), {}).budgets.budgets()
+    assert {name: one.cpu_share for name, one in budgets.jobs.items()} == {"ada@shop.com/top": 0.5}
+    said = "a job is named in the file, with its creator: CREATOR/JOB"
+    assert problems(tmp_path, "budgets: {jobs: {top: {cpu_share: 0.5}}}") == [
+        f"elf.yaml:1: budgets.jobs.top: {said}"
+    ]
+    assert problems(tmp_path, "", {"ELF_BUDGETS_JOBS_TOP_CPU_SHARE": "0.5"}) == [
+        f"ELF_BUDGETS_JOBS_TOP_CPU_SHARE: budgets.jobs.top: {said}"
+    ]
 
 
 def test_wrong_variables_are_named() -> None:
@@ -486,17 +502,16 @@ def test_the_example_uncommented_says_the_defaults(tmp_path: Path) -> None:
             bare = bare.replace("# ", "", 1)
         key = bare.strip().partition(":")[0]
         if bare.strip() and (
-            key in ("clicks", "top_pages", "ada") or any(key in path.split(".") for path in KEYS)
+            key in ("clicks", "ada/top_pages", "ada") or any(key in path.split(".") for path in KEYS)
         ):
             lines.append(bare)
     config = load(written(tmp_path, "\n".join(lines)), {})
     clicks = {"clicks": config.streams["clicks"]}
     expected = load(
-        None,
+        written(tmp_path, "budgets: {jobs: {ada/top_pages: {}}}"),
         {
             "ELF_STREAMS_CLICKS_INCLUDE": clicks["clicks"].include[0],
             "ELF_STREAMS_CLICKS_FORMAT": "json",
-            "ELF_BUDGETS_JOBS_TOP_PAGES_CPU_SHARE": "0",
             "ELF_BUDGETS_CREATORS_ADA_CPU_SHARE": "0",
         },
     )

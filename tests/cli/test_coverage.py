@@ -26,7 +26,7 @@ GAP = {
     "to": datetime(2026, 11, 25, 10, 3, 40),
 }
 
-AT_8 = {"agent": "web-1", "budget": "job top", "weight": 8}
+AT_8 = {"agent": "web-1", "budget": "job ada/top", "weight": 8}
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ AT_8 = {"agent": "web-1", "budget": "job top", "weight": 8}
         ({"budgets": [AT_8 | {"weight": 1}]}, "3 of 3 agents, web-1 read late for its budget"),
         (
             {"budgets": [AT_8], "sampled": 9},
-            "3 of 3 agents, 9 of 12 rows left out over budget (job top on web-1), "
+            "3 of 3 agents, 9 of 12 rows left out over budget (job ada/top on web-1), "
             "a count n within ±(2.6·√(7·n)+46)",
         ),
         ({"missing": ["a\x1b[2Jb"], "reported": 2}, "2 of 3 agents, a\\x1b[2Jb missing"),

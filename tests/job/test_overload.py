@@ -18,7 +18,7 @@ from lab.chaos.engine import STREAM, plan
 from lab.chaos.world import World
 from tests.support.histories import begun
 
-WHOSE = "the promise of job job"
+WHOSE = "the promise of job me/job"
 
 
 def overloaded(agent: SimAgent, monkeypatch: pytest.MonkeyPatch, **ppt: int) -> None:

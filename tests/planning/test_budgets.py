@@ -57,7 +57,7 @@ def test_a_job_is_within_its_budget_in_a_minute_and_stays_there(share: float) ->
     assert len(changes) <= 6
     assert not any(host.looks(100))
     weight, whose = host.weights["one"]
-    assert (weight > 1, whose) == (share > 0.05, "job top" if share > 0.05 else "")
+    assert (weight > 1, whose) == (share > 0.05, "job ada/top" if share > 0.05 else "")
 
 
 def test_rows_come_back_when_there_is_room_again() -> None:
@@ -79,10 +79,24 @@ def test_a_burst_of_one_look_changes_nothing() -> None:
 
 
 def test_nobody_pays_for_the_budget_of_another_who_reads_the_same() -> None:
-    budgets = Budgets(jobs={"top": Budget(cpu_share=0.01)})
+    budgets = Budgets(jobs={"ada/top": Budget(cpu_share=0.01)})
     host = Host(budgets, both=(0.4, (TOP, LOW)), own=(0.4, (TOP,)))
     list(host.looks(20))
-    assert host.weights == {"both": (1, ""), "own": (WEIGHT_MAX, "job top")}
+    assert host.weights == {"both": (1, ""), "own": (WEIGHT_MAX, "job ada/top")}
+
+
+@pytest.mark.parametrize("whole", ["", "runs people's code"])
+def test_jobs_of_one_name_of_two_creators_have_two_budgets(whole: str) -> None:
+    same = Reader("top", "mallory", whole)
+    host = Host(FIVE, hers=(0.01, (TOP,)), his=(0.4, (same,)))
+    list(host.looks(20))
+    assert host.weights["hers"] == (1, ""), "a namesake that takes more"
+    host = Host(FIVE, hers=(0.4, (TOP,)), his=(0.01, (same,)))
+    list(host.looks(20))
+    assert host.weights["hers"][0] > 1, "a namesake that is never sampled"
+    assert host.weights["his"] == (1, "")
+    named = Host(Budgets(jobs={"ada/top": Budget(cpu_share=0.05)}), his=(0.4, (same,)))
+    assert not any(named.looks(20)), "a namesake of one that has a budget of its own"
 
 
 def test_a_creator_has_one_budget_for_all_jobs_and_names_have_their_own() -> None:
@@ -113,9 +127,9 @@ def test_bytes_up_have_a_budget_of_their_own() -> None:
     keeper = BudgetKeeper(Budgets(job=Budget(up_bytes_per_sec=1_000)))
     for n in range(OVER + 1):
         changed = keeper.look([FlowUse("one", 0, n * 10_000, (TOP,))], n * LOOK_MS)
-    assert changed == {"one": (2, "job top")}
+    assert changed == {"one": (2, "job ada/top")}
     (told,) = keeper.told()
-    assert told.said == "job top takes 0 of 1,000 bytes up a second of this agent, with one row in 2"
+    assert told.said == "job ada/top takes 0 of 1,000 bytes up a second of this agent, with one row in 2"
 
 
 def test_what_a_flow_has_from_an_earlier_life_is_set_anew_once() -> None:
