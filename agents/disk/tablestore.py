@@ -9,7 +9,7 @@ its group alone: of the commits in the order of their numbers, each taken once (
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import groupby, product
 from math import prod
 from typing import Any, Final
@@ -51,7 +51,7 @@ CREATE TABLE table_schemas (
   PRIMARY KEY (tbl, number)) WITHOUT ROWID;
 CREATE TABLE table_rows (
   tbl INTEGER NOT NULL, id BLOB NOT NULL, "key" BLOB NOT NULL, start INTEGER NOT NULL, "end" INTEGER NOT NULL,
-  revision INTEGER NOT NULL, number INTEGER NOT NULL, "row" BLOB NOT NULL,
+  number INTEGER NOT NULL, "row" BLOB NOT NULL,
   PRIMARY KEY (tbl, id)) WITHOUT ROWID;
 CREATE INDEX table_rows_by_key ON table_rows (tbl, "key");
 CREATE INDEX table_rows_by_end ON table_rows (tbl, "end");
@@ -62,15 +62,16 @@ _US: Final = pa.int64()
 _encode: Final = msgspec.msgpack.Encoder().encode
 _decode: Final = msgspec.msgpack.Decoder().decode
 _kept_of: Final = msgspec.msgpack.Decoder(TableKept).decode
-_Row = tuple[bytes, bytes, int, int, int, int, bytes]
-"""Group, key, start and end of the window, its revision, the number of its commit, the row."""
+_Span = tuple[int, int]
+_Row = tuple[bytes, bytes, int, int, int, bytes]
+"""Group, key, start and end of the window, the number of its commit, the row."""
 _PUT: Final = (
-    "INSERT INTO table_rows VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (tbl, id) DO UPDATE SET "
+    "INSERT INTO table_rows VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (tbl, id) DO UPDATE SET "
     '"key" = excluded."key", start = excluded.start, "end" = excluded."end", '
-    'revision = excluded.revision, number = excluded.number, "row" = excluded."row" WHERE '
-    '(excluded."end", excluded.start, excluded.revision, excluded.number) >= ("end", start, revision, number)'
+    'number = excluded.number, "row" = excluded."row" WHERE '
+    '(excluded."end", excluded.start, excluded.number) >= ("end", start, number)'
 )
-_FIELDS: Final = 'SELECT id, "key", start, "end", revision, number, "row" FROM table_rows'
+_FIELDS: Final = 'SELECT id, "key", start, "end", number, "row" FROM table_rows'
 _READ: Final = f"{_FIELDS} WHERE tbl = ?"
 _FIND: Final = f'{_FIELDS} INDEXED BY table_rows_by_key WHERE tbl = ? AND "key" = ? ORDER BY id'
 """SQLite, which knows nothing of the sizes, would rather have the order than the key."""
@@ -198,7 +199,7 @@ class TableStore:
 _STATE: Final = pa.schema(
     [
         ("id", pa.binary()), ("key", pa.binary()), ("start", _US), ("end", _US),
-        ("revision", _US), ("number", _US), ("row", pa.binary()),
+        ("number", _US), ("row", pa.binary()),
     ]
 )  # fmt: skip
 
@@ -311,20 +312,20 @@ def _drop(con: sqlite3.Connection, uid: str) -> None:
 
 def _take(con: sqlite3.Connection, table: _Table, row: WindowCommit, number: int) -> None:
     kept, unfit = table.kept, 0
+    gone, new = list[_Span](), list[_Row]()
     try:
         rows = decode(row.rows) if row.rows else pa.table({})
-    except PeerError:
-        rows, unfit = pa.table({}), 1
-    if rows.num_rows and set(rows.column_names) >= {*kept.columns, *WINDOW_COLUMNS}:
-        con.executemany(_PUT, ((table.id, *one) for one in _rows(table, rows, row.revision, number)))
-    else:
-        unfit += rows.num_rows
-    if row.revision:  # what the window had, and has no more
-        sql = (
-            'DELETE FROM table_rows WHERE tbl = ? AND "end" = ? AND start = ? AND number < ? AND revision < ?'
-        )
-        gone = ((table.id, end, start, number, row.revision) for start, end in _windows(row))
-        con.executemany(sql, gone)
+        gone = _windows(decode(row.status)) if row.revision else []
+        if rows.num_rows and set(rows.column_names) >= {*kept.columns, *WINDOW_COLUMNS}:
+            new = _rows(table, rows, number)
+        else:
+            unfit = rows.num_rows
+    except (PeerError, *WRONG):  # all members have it, and go on
+        gone, new, unfit = [], [], 1
+    # What windows had first: one that is a part of another one by now must not stand in its way.
+    sql = 'DELETE FROM table_rows WHERE tbl = ? AND "end" = ? AND start = ? AND number < ?'
+    con.executemany(sql, ((table.id, end, start, number) for start, end in gone))
+    con.executemany(_PUT, ((table.id, *one) for one in new))
     newest = max(row.last_end, row.last_end if table.newest is None else table.newest)
     if kept.retain_us:
         sql = 'DELETE FROM table_rows WHERE tbl = ? AND "end" <= ?'
@@ -334,23 +335,28 @@ def _take(con: sqlite3.Connection, table: _Table, row: WindowCommit, number: int
     _count(con, table)
 
 
-def _windows(row: WindowCommit) -> Iterator[tuple[int, int]]:
-    """Start and end of each, with rows or without."""
-    status = decode(row.status)
-    columns = (_plain(status[name]) for name in WINDOW_COLUMNS)
-    return zip(*columns, strict=True)
+def _windows(table: pa.Table) -> list[_Span]:
+    """Start and end of each row's. Raises what Arrow does, or ``ValueError``, where there are none."""
+    us = pa.timestamp("us")
+    starts, ends = (table[name].cast(us).cast(_US).to_pylist() for name in WINDOW_COLUMNS)
+    if None in starts or None in ends:
+        raise ValueError("a window without bounds")
+    return list(zip(starts, ends, strict=True))
 
 
-def _rows(table: _Table, rows: pa.Table, revision: int, number: int) -> Iterator[_Row]:
-    starts, ends = (_plain(rows[name]) for name in WINDOW_COLUMNS)
+def _rows(table: _Table, rows: pa.Table, number: int) -> list[_Row]:
+    """Raises as ``_windows`` does."""
+    windows = _windows(rows)
     own = rows.drop_columns(list(WINDOW_COLUMNS))
-    schema = table.number_of(own.schema.remove_metadata())
     columns = {name: _plain(own[name]) for name in own.column_names}
+    schema = table.number_of(own.schema.remove_metadata())
     values = zip(*columns.values(), strict=True)
     groups = zip(*(columns[name] for name in table.kept.columns), strict=True)
     keys = zip(*(columns[name] for name in table.kept.key), strict=True)
-    for group, key, start, end, said in zip(groups, keys, starts, ends, values, strict=True):
-        yield _encode(group), _encode(key), start, end, revision, number, _encode((schema, *said))
+    return [
+        (_encode(group), _encode(key), *window, number, _encode((schema, *said)))
+        for group, key, window, said in zip(groups, keys, windows, values, strict=True)
+    ]
 
 
 def _plain(column: pa.ChunkedArray) -> list[Any]:

@@ -7,7 +7,8 @@ have the same rows after the same windows, whoever leads, and a table needs no m
 it.
 
 A row is *of* a group, by the columns that the job groups by (``columns``); it is *found* by some of these
-(``key``). Which row of a group counts follows from its window alone: the later one, then the higher revision.
+(``key``). Which row of a group counts follows from its window alone: the later one, then
+what was committed of it last.
 """
 
 from __future__ import annotations
@@ -120,7 +121,7 @@ class TableRows(msgspec.Struct, frozen=True):
     """Some rows of a table as an encoded table (``elf.batch``), of the windows up to ``number``; ``more``:
     read on behind ``next``. ``found``: they were found by key. ``count`` and ``size``: rows and bytes of the
     whole table; ``evicted``: rows that were too many; ``unfit``: those of windows without the columns of the
-    table."""
+    table, and commits that are not of windows."""
 
     kept: TableKept
     number: Serial

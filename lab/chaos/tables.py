@@ -146,25 +146,21 @@ class Oracle:
         return self._after[number]
 
     def _rows(self, number: int) -> Rows:
-        found: dict[str, tuple[tuple[int, int, int, int], int]] = {}
+        found: dict[str, tuple[tuple[int, int], int]] = {}
+        """By key, end and start of its window, and its count."""
         newest = 0
         for one, spans, rows in self._taken:
             if one.seq > number:
                 break
             newest = max(newest, one.last_end)
-            for key, (start, end), count in rows:
-                rank = (end, start, one.revision, one.seq)
-                if key not in found or rank >= found[key][0]:
-                    found[key] = rank, count
-            gone = [
-                key
-                for key, ((end, start, revision, seq), _) in found.items()
-                if one.revision and (start, end) in spans and revision < one.revision and seq < one.seq
-            ]
-            for key in gone:
+            had = [key for key, ((end, start), _) in found.items() if (start, end) in spans]
+            for key in had if one.revision else ():
                 del found[key]
+            for key, (start, end), count in rows:
+                if key not in found or (end, start) >= found[key][0]:
+                    found[key] = (end, start), count
         least = newest - self._retain_us if self._retain_us else 0
-        return {key: (rank[0], count) for key, (rank, count) in found.items() if rank[0] > least}
+        return {key: (end, count) for key, ((end, _), count) in found.items() if end > least}
 
 
 def _status(one: WindowCommit) -> set[tuple[int, int]]:

@@ -86,6 +86,73 @@ def test_a_revision_replaces_its_window_and_what_it_has_no_more_leaves(store: St
     assert shown(read(store)) == [("a", "/x", 2)]
 
 
+Spans = Sequence[tuple[int, int]]
+
+
+def commit_of(revision: int, spans: Spans, rows: Sequence[tuple[int, int, str, int]]) -> WindowCommit:
+    """Of several windows, with rows (start, end, ip, n)."""
+
+    def bounds(pairs: Spans) -> dict[str, pa.Array]:
+        us = [[moment(one[place] * SECOND) for one in pairs] for place in (0, 1)]
+        arrays = (pa.array(one, pa.timestamp("us")) for one in us)
+        return dict(zip(("window_start", "window_end"), arrays, strict=True))
+
+    own = {"ip": pa.array([row[2] for row in rows], pa.string())}
+    own |= {"page": pa.array(["/"] * len(rows)), "n": pa.array([row[3] for row in rows], pa.int64())}
+    made = encode(pa.table(bounds([row[:2] for row in rows]) | own))
+    first, last = min(start for start, _ in spans), max(end for _, end in spans)
+    status = encode(pa.table(bounds(spans)))
+    return WindowCommit(JOB, first * SECOND, last * SECOND, revision, 1, False, status, made, b"")
+
+
+def test_of_one_window_what_was_committed_last_counts_whatever_its_revision(store: Store) -> None:
+    """A commit of several windows has the revision of all of them together."""
+    many = [(10 * n, 60 + 10 * n) for n in range(6)]
+    put(store, commit_of(3, many, [(*many[-1], "a", 1), (*many[-1], "b", 1), (*many[-2], "c", 1)]))
+    put(store, commit_of(2, many[-1:], [(*many[-1], "a", 2)]))
+    assert shown(read(store)) == [("a", "/", 2), ("c", "/", 1)]
+
+
+def test_a_session_that_is_a_part_of_another_one_makes_way(store: Store) -> None:
+    put(store, commit_of(0, [(0, 10)], [(0, 10, "a", 1)]), commit_of(0, [(20, 30)], [(20, 30, "a", 2)]))
+    put(store, commit_of(1, [(0, 10), (0, 30), (20, 30)], [(0, 30, "a", 4)]))
+    assert shown(read(store)) == [("a", "/", 4)]
+
+
+def without_bounds(data: bytes) -> bytes:
+    table = decode(data)
+    return encode(table.set_column(0, "window_start", pa.nulls(table.num_rows, pa.timestamp("us"))))
+
+
+def doubled(data: bytes) -> bytes:
+    table = decode(data)
+    return encode(table.append_column("n", table["n"]))
+
+
+def with_texts(data: bytes) -> bytes:
+    table = decode(data)
+    return encode(table.set_column(1, "window_end", pa.array(["soon"] * table.num_rows)))
+
+
+@pytest.mark.parametrize("revision", [0, 1])
+def test_a_commit_that_is_not_of_windows_is_counted_and_the_others_come_in(revision: int) -> None:
+    store = Store(":memory:")
+    store.tables.begin(KEPT, None, 0)
+    put(store, commit(10, [("a", "/", 1)]))
+    good = commit(20, [("b", "/", 2)], revision)
+    wrong = [replace(good, rows=made(good.rows)) for made in (without_bounds, doubled, with_texts)]
+    wrong.append(replace(good, rows=b"x"))
+    if revision:
+        wrong += [replace(good, status=made(good.status)) for made in (without_bounds, with_texts)]
+        wrong += [replace(good, status=b"x"), replace(good, status=encode(pa.table({"n": [1]})))]
+    for number, row in enumerate(wrong, 2):
+        store.tables.take(row, number)
+        assert (read(store).unfit, read(store).number) == (number - 1, number)
+    assert shown(read(store)) == [("a", "/", 1)]
+    store.tables.take(good, 20)
+    assert shown(read(store)) == [("a", "/", 1), ("b", "/", 2)]
+
+
 def test_records_that_come_again_and_states_of_before_change_nothing(store: Store) -> None:
     first = [commit(10, [("a", "/", 1), ("b", "/", 3)]), commit(20, [("a", "/", 4)])]
     put(store, *first)
