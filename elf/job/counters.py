@@ -83,16 +83,24 @@ class PaneCounters:
             whole = completed(table)
             counts = np.stack([whole[name].to_numpy() for name in COUNTER_COLUMNS], axis=1)
             self._parts.append((whole["_pane"].to_numpy(), counts))
-            self._gaps = [(p, p + 1, gap) for p, here in gaps_of([table]).items() for gap in sorted(here)]
+            for pane, here in gaps_of([table]).items():
+                for gap in here:
+                    self.mark(pane, pane, gap)
 
     def __bool__(self) -> bool:
         return bool(self._parts or self._gaps)
 
     def mark(self, first: int, last: int, gap: Gap) -> None:
-        """The panes from first to last lack rows."""
-        marked = (max(first, last + 1 - GAP_PANES_MAX), last + 1, gap)
-        if marked not in self._gaps:
-            self._gaps.append(marked)
+        """The panes from first to last lack rows. Spans of one gap that meet become one: a pane has each gap
+        once, however often it is marked."""
+        start, end = max(first, last + 1 - GAP_PANES_MAX), last + 1
+        apart = []
+        for one in self._gaps:
+            if one[2] == gap and one[0] <= end and start <= one[1]:
+                start, end = min(start, one[0]), max(end, one[1])
+            else:
+                apart.append(one)
+        self._gaps = [*apart, (start, end, gap)]
 
     def emptied(self) -> PaneCounters:
         """Counters that start from nothing, and have the same gaps."""

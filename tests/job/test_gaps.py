@@ -26,6 +26,7 @@ from elf.job.gaps import (
     gaps_alone,
     gaps_of,
     named,
+    over_budget,
     to_bytes,
     with_gaps,
 )
@@ -165,6 +166,20 @@ def test_marks_add_up_as_sets_do(
     both = merged_counters([whole, others.table(), counters(pa.array([3]).to_numpy())], COUNTER_STATES)
     assert both is not None
     assert gaps_of([both]) == {p: expected.get(p, set()) | more.get(p, set()) for p in {*expected, *more}}
+
+
+@given(spans)
+def test_marks_of_one_gap_that_meet_are_one(given: list[tuple[int, int, str]]) -> None:
+    counter_tables, expected = PaneCounters(), dict[int, set[Gap]]()
+    for first, more, name in given:
+        gap = over_budget(name, "the agent", 1)
+        counter_tables.mark(first, first + more, gap)
+        for pane in range(first, first + more + 1):
+            expected.setdefault(pane, set()).add(gap)
+    whole = counter_tables.table()
+    assert gaps_of([whole] if whole is not None else []) == expected
+    runs = sum(gap not in expected.get(pane - 1, ()) for pane, gaps in expected.items() for gap in gaps)
+    assert len(counter_tables._gaps) == len(PaneCounters(whole)._gaps) == runs, "no pane is walked twice"
 
 
 def test_a_pane_names_so_many_gaps_and_adds_up_the_rest() -> None:
