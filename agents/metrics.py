@@ -11,7 +11,7 @@ from __future__ import annotations
 import collections
 import threading
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, Literal
 
 from elf.transport.base import Counters
@@ -201,6 +201,11 @@ class Metrics:
             "Bytes of partial aggregates that were sent: within this agent's region, and across its border.",
             "kind",
         )
+        self._arrived = self._counter(
+            "slices_arrived_bytes",
+            "Bytes of partial aggregates that came from agents of other regions.",
+            "region",
+        )
         self._mirrored = self._counter(
             "snapshots_mirrored", "Snapshots that roots here have from neighbours of agents that are behind."
         )
@@ -350,10 +355,12 @@ class Metrics:
         self._run_again.set(run_again)
         self._not_run_again.set(not_run_again)
 
-    def slices(self, *, within: int, across: int) -> None:
-        """Bytes of partial aggregates that were sent since the start."""
+    def slices(self, *, within: int, across: int, arrived: Mapping[str, int]) -> None:
+        """Bytes of partial aggregates that were sent since the start; that came, by region."""
         self._slices.set(within, "within")
         self._slices.set(across, "across")
+        for region, size in arrived.items():
+            self._arrived.set(size, region)
 
     def members_live(self, members: int) -> None:
         self._members.set(members)

@@ -31,7 +31,7 @@ from agents.answering.keys import NodeKeys
 from agents.answering.quotas import Quotas
 from agents.audit import Audit
 from agents.bearers import Tls
-from agents.config import Config, FunctionsConfig, OutputsConfig, TracesConfig
+from agents.config import Config, FunctionsConfig, OutputsConfig, TracesConfig, stated_links
 from agents.connections import Bounds, names_of
 from agents.disk import modes
 from agents.disk.folder import held, open_folders
@@ -514,6 +514,7 @@ def _node(config: Config, keyring: Keyring, me: Identity, restored: Restored, st
         retained_bytes_max=protocol.retained_bytes_max,
         combine_ms=None if protocol.combine_secs is None else ms_of(protocol.combine_secs),
         border_us=None if config.cluster.border_secs is None else round(1e6 * config.cluster.border_secs),
+        links=stated_links(config.cluster.links),
         replicas=protocol.replicas,
         eager=protocol.eager,
         copy_after_ms=ms_of(protocol.copy_after_secs),

@@ -71,7 +71,8 @@ class Status:
             run_again=node.job_groups.roots.run_again,
             not_run_again=node.job_groups.roots.not_run_again,
         )
-        metrics.slices(within=node.sender.within, across=node.sender.across)
+        arrived = node.links.arrivals()
+        metrics.slices(within=node.sender.within, across=node.sender.across, arrived=arrived)
         metrics.members_live(len(node.overlay.peers()) + 1)
         metrics.jobs(len(node.log.jobs()) + len(node.log.programs()))
         metrics.flows(node.flows)

@@ -70,6 +70,20 @@ class Regions:
         where."""
         return bool(self._region) and self.of(address) != self._region
 
+    def across(self, address: str) -> str:
+        """The region of a node that stands in another one; empty: it does not, or nobody knows where."""
+        there = self.of(address)
+        return there if self._region and there != self._region else ""
+
+    def trips(self, rtt_ms: Callable[[str], float | None]) -> dict[str, float]:
+        """The shortest round trip to nodes of each other region, of those that are known."""
+        found: dict[str, float] = {}
+        for address, region in self._of.items():
+            trip = rtt_ms(address) if self.across(address) else None
+            if trip is not None:
+                found[region] = min(trip, found.get(region, trip))
+        return found
+
     def above(self, topic: bytes, host: str, avoid: Callable[[int], bool]) -> str | None:
         """Whose child we should be in a topic's tree: the address of the host, or of our region's head. None:
         regions say nothing about it. ``avoid``: nodes, by id, that are dead or do not answer."""

@@ -23,6 +23,8 @@ ANSWER_MS = 8_000
 """How long a node may take to answer."""
 OFFLOAD_MS = 5_000
 """How long texts may be read, and plans made, at a time; none takes more than a part of a second here."""
+ROUTES_MS = 30_000
+"""The same of a plan of routes: what it needs may have to be loaded first."""
 ATTEMPT_MS = 20_000
 """The same of the laws of an aggregate."""
 EVALUATE_MS = 45_000
@@ -112,6 +114,15 @@ class Attempt(Offload):
         return do.TryAggregate(id_, self._own, self._rows)
 
 
+class PlanRoutes(Offload):
+    """Asked alone, likewise: a plan of routes."""
+
+    within_ms = ROUTES_MS
+    overdue = (
+        f"routes are not planned within {ROUTES_MS // 1_000} s: this agent has too much to do; try again"
+    )
+
+
 @dataclass(frozen=True)
 class Tell:
     """Asked alone: the client gets a part of the reply. Comes back at once, without answers."""
@@ -141,6 +152,14 @@ def offload(work: Callable[[], T]) -> Generator[list[Ask], list[Answer], T]:
     """What the work comes to, beside the loop (``Offload``). Raises what it raises, and ``UserError`` if it
     takes too long."""
     asked = Offload(work)
+    yield [asked]
+    value: T = _come_to(asked)
+    return value
+
+
+def plan_routes(work: Callable[[], T]) -> Generator[list[Ask], list[Answer], T]:
+    """The same of a plan of routes."""
+    asked = PlanRoutes(work)
     yield [asked]
     value: T = _come_to(asked)
     return value

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Generator, Mapping, Sequence
 from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -33,6 +34,7 @@ from agents.answering.past import Past
 from agents.answering.planning import Planning
 from agents.answering.promising import check_promise, promise_worked_out
 from agents.answering.quotas import Creators, Quotas
+from agents.answering.routes import Routes, Stated
 from agents.answering.scaling import Scaling
 from agents.answering.sharing import Instead
 from agents.answering.submissions import Submissions, described, program_row
@@ -97,8 +99,11 @@ class Statements:
         holds: Callable[[str], bool],
         quotas: Quotas = Quotas(),  # noqa: B008 (it is a value)
         budgets: BudgetKeeper | None = None,
+        links: Stated = MappingProxyType({}),
+        hold_us: int | None = None,
     ) -> None:
-        """``holds``: whether this agent is a member of the group of a job, by its uid."""
+        """``holds``: whether this agent is a member of the group of a job, by its uid. ``links`` and
+        ``hold_us``: as in ``Routes``."""
         self.budgets = budgets or BudgetKeeper(Budgets())
         self._keys = keys
         self._me = me
@@ -115,6 +120,7 @@ class Statements:
         self._explanations = Explanations(log, fleet)
         self._costs = Costs(log, fleet, me.address, self.budgets)
         self._latencies = Latencies(fleet)
+        self._routes = Routes(log, fleet, links, hold_us)
         self._tapping = Tapping(log, fleet)
         self._tracing = Tracing(log, fleet, self.masters)
         self._outputs = Outputs(log, fleet, self.masters)
@@ -227,6 +233,8 @@ class Statements:
                 return (yield from self._describe(asked, statement.name))
             case statements.Explain():
                 return (yield from self._explain(asked, statement, now_ms))
+            case statements.ExplainRoutes():
+                return (yield from self._routes.of(asked.request))
             case past.PastSelect():
                 return (yield from Past(self.masters).select(asked, statement, now_ms))
             case keyed.TableSelect():

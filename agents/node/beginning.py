@@ -96,6 +96,8 @@ class NodeSettings:
     border_us: int | None = None
     """How long a region's head holds panes to merge them; None: as long as readers allow
     (``elf.job.units``)."""
+    links: Mapping[tuple[str, str], tuple[float, float | None]] = field(default_factory=dict)
+    """What is stated of links between regions, from one to the other: bytes a second, and delay in s."""
     replicas: int = 2
     eager: bool = False
     """Snapshots are copied at once, and open panes at each checkpoint."""

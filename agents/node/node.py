@@ -175,6 +175,7 @@ class Node:
         self.replicas = self._working.replicas
         self.broadcasts = self._working.broadcasts
         self.clocks = self._working.clocks
+        self.links = self._working.links
         self._leaving = Leaving(context, desk, staffing, self.catalog, self.hosting, self._working)
         # whoever asks
         self.balancing = Balancing(log, settings.pace)
@@ -202,6 +203,8 @@ class Node:
                 self.hosting.holds,
                 settings.quotas,
                 self.lending.keeper,
+                settings.links,
+                settings.border_us,
             ),
         )
         self.witness = Witness(log, self.membership)

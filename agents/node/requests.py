@@ -108,7 +108,7 @@ class Requests:
                 root = self._job_groups.roots.get(request.flow)
                 return list(self._working.broadcasts.asked(request, root, self._overlay.is_root, now_ms))
             case InspectWork():
-                return [self._work(request)]
+                return [self._work(request, now_ms)]
             case InspectAgent() | InspectStamps():
                 return [Examine(request)]
             case LocateInTree():
@@ -127,7 +127,7 @@ class Requests:
             case _:
                 return []
 
-    def _work(self, request: InspectWork) -> Send:
+    def _work(self, request: InspectWork, now_ms: int) -> Send:
         """What was done here for some flows and jobs."""
         found = []
         for uid in request.flows:
@@ -137,7 +137,9 @@ class Requests:
             found.append(flow_work(uid, parent or "", counts))
         flows = tuple(one for one in found if one is not None)
         budgets = self._lending.of(request.jobs)
-        facts = WorkStatus(self._me.name, flows, self._job_groups.work(request.jobs), budgets)
+        jobs = self._job_groups.work(request.jobs)
+        links = self._working.links_told(now_ms) if request.links else ()
+        facts = WorkStatus(self._me.name, flows, jobs, budgets, links)
         return Send(request.origin, Answer(id=request.id, body=msgspec.msgpack.encode(facts)))
 
     def remind(self, now_ms: int) -> list[Step]:

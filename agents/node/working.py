@@ -19,6 +19,7 @@ from elf.job.commands import Install, Uninstall
 from elf.job.effects import Disbelieved, Forget, Paced, Run, Send, Skewed, Work
 from elf.job.events import Combined, Fetched, Ran, Worked
 from elf.job.group.router import Router
+from elf.job.links import Links
 from elf.job.messages.groups import FunctionFailed
 from elf.job.messages.rollup import (
     Began,
@@ -45,6 +46,7 @@ from elf.job.rollup.sender import Sender
 from elf.job.rollup.slices import piece_of
 from elf.job.spec import END_OF_TIME, Flow
 from elf.job.units import unit_of
+from elf.job.work import LinkWork
 from elf.planning.latency import POLL_S
 
 DEFAULT_LATENESS_US = 2_000_000
@@ -83,6 +85,7 @@ class Working:
         self._membership = catalog.membership
         self._router = router
         self._roots = router.roots
+        self.links = Links(self._overlay.regions.across)
         self.sender = Sender(
             self._overlay.parent,
             self._overlay.children,
@@ -97,6 +100,7 @@ class Working:
             depth_of=lambda topic: len(self._overlay.path(topic)),
             ranges_of=lambda flow: ranges_of(self._log, flow),
             crosses=self._overlay.regions.crosses,
+            crossed=self.links.sent,
             unit_of=lambda flow: unit_of(self._log, flow.uid),
             hold_us_of=lambda _: settings.border_us,
         )
@@ -226,6 +230,7 @@ class Working:
         return flow is not None and flow.leader == sender
 
     def _slice(self, sender: str, message: Slice, now_ms: int) -> list[WorkStep]:
+        self.links.arrived(sender, len(message.counters) + len(message.payload), now_ms)
         if self._roots.get(message.flow) is not None:
             return list(self._roots.take(sender, message, now_ms))
         flow = self._log.flow(message.flow)
@@ -286,6 +291,10 @@ class Working:
     def members_changed(self) -> None:
         """The log says of more or other agents where they stand: trees go by regions."""
         self._overlay.know_places(self._log.places())
+
+    def links_told(self, now_ms: int) -> tuple[LinkWork, ...]:
+        """What is known here of the links to other regions."""
+        return self.links.told(now_ms, self._overlay.regions.trips(self._overlay.rtt_ms))
 
     def begin(self, now_ms: int) -> list[WorkStep]:
         """Be the root of flows that are ours to commit, and run those over streams of ours."""

@@ -27,7 +27,7 @@ MILLISECONDS LATENESS WITHIN FOR PERCENT AVERAGE BEST EFFORT EMIT FINAL REVISE C
 WAIT LEAP MIRROR CREATE REPLACE JOB DROP
 ALTER PAUSE RESUME EMPTY ROLLBACK VERSION RESET IMMEDIATELY MOVE SCALE OUT AUTO
 SHOW JOBS STREAMS MEMBERS ARCHIVES DESCRIBE
-DECISIONS SUBSCRIBE NOTIFY EXPLAIN LATENCY OFFLINE OUTPUT OUTPUTS TO WITH BEGINNING NOW ALERT ALERTS
+DECISIONS SUBSCRIBE NOTIFY EXPLAIN LATENCY ROUTES OFFLINE OUTPUT OUTPUTS TO WITH BEGINNING NOW ALERT ALERTS
 TABLE TABLES KEY RETAIN ANY COVERAGE OF WINDOW WINDOWS
 SINCE UNTIL REVISIONS AGGREGATE AGGREGATES PREVIEW COMMIT GRAPH WEIGHT ITERATIONS
 """
@@ -126,7 +126,11 @@ def _wanted(tokens: Sequence[str], statement: str, names: Names) -> Iterable[str
     if last == "SUBSCRIBE" or tokens[-2:] == ["ROWS", "OF"]:
         return names.jobs
     if last in ("DESCRIBE", "EXPLAIN"):
-        return [*names.jobs, *names.streams, *(["ANALYZE", "LATENCY", "SELECT"] if last == "EXPLAIN" else [])]
+        return [
+            *names.jobs,
+            *names.streams,
+            *(["ANALYZE", "LATENCY", "ROUTES", "SELECT"] if last == "EXPLAIN" else []),
+        ]
     if last in ("FROM", "JOIN"):
         return [*names.streams, "JOB", "LATE"]
     if last in _VALUES or (not last[0].isalnum() and last[0] not in "_'"):

@@ -9,11 +9,11 @@ in µs; a simulator has none. What several flows share (a map) counts in each of
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
 
-from elf.fields import Address, Count, FlowUid, JobUid, Label, Millis, Name, Serial, Text
+from elf.fields import Address, Count, FlowUid, JobUid, Label, Locality, Millis, Name, Serial, Text
 from elf.job.alerts import Group, State
 from elf.wire.base import Message, Request
 
@@ -134,11 +134,25 @@ class BudgetWork(msgspec.Struct, frozen=True, array_like=True):
     said: Text = ""
 
 
+class LinkWork(msgspec.Struct, frozen=True, array_like=True):
+    """What an agent knows of the link to another region and back: bytes of slices ``sent`` there, and
+    ``arrived`` from there, since its start; what of these came lately, by period (``elf.job.links``); the
+    shortest round trip to an agent there, if one was measured."""
+
+    region: Locality
+    sent: Count = 0
+    arrived: Count = 0
+    periods: tuple[tuple[Count, Count], ...] = ()
+    rtt_ms: Annotated[float, msgspec.Meta(ge=0)] | None = None
+
+
 class InspectWork(Request, frozen=True, kw_only=True):
-    """To an agent: its work for these flows and jobs (uids). Answered with ``WorkStatus``."""
+    """To an agent: its work for these flows and jobs (uids); ``links``: and what it knows of those to other
+    regions. Answered with ``WorkStatus``."""
 
     flows: tuple[FlowUid, ...]
     jobs: tuple[JobUid, ...] = ()
+    links: bool = False
 
 
 class WorkStatus(msgspec.Struct, frozen=True, array_like=True):
@@ -148,6 +162,7 @@ class WorkStatus(msgspec.Struct, frozen=True, array_like=True):
     flows: tuple[FlowWork, ...]
     jobs: tuple[JobWork, ...]
     budgets: tuple[BudgetWork, ...] = ()
+    links: tuple[LinkWork, ...] = ()
 
 
 MESSAGES: tuple[type[Message], ...] = (InspectWork,)

@@ -175,14 +175,20 @@ class Subscribe(Struct, frozen=True):
 
 
 class Explain(Struct, frozen=True):
-    """``EXPLAIN [ANALYZE | OFFLINE] SELECT …`` or ``EXPLAIN [ANALYZE | OFFLINE] name``, a job's; or ``EXPLAIN
-    LATENCY [JOB] name``."""
+    """``EXPLAIN [ANALYZE | OFFLINE] SELECT …`` or ``EXPLAIN [ANALYZE | OFFLINE | JOB] name``, a job's; or
+    ``EXPLAIN LATENCY [JOB] name``."""
 
     sql: str
     target: Query | str
     analyze: bool
     offline: bool = False
     latency: bool = False
+
+
+class ExplainRoutes(Struct, frozen=True):
+    """``EXPLAIN ROUTES``: over which regions all jobs would send, and how often."""
+
+    sql: str
 
 
 Statement = (
@@ -204,6 +210,7 @@ Statement = (
     | Describe
     | Subscribe
     | Explain
+    | ExplainRoutes
     | PastSelect
     | RowsOf
     | TableSelect
@@ -572,6 +579,10 @@ def _read_subscribe(words: Words) -> Statement:
 
 def _read_explain(words: Words) -> Statement:
     words.expect("EXPLAIN")
+    if len(words.tokens) == words.index + 1 and words.next_is("ROUTES"):
+        return ExplainRoutes(words.text)
+    if len(words.tokens) == words.index + 2 and words.next_is("JOB"):
+        return Explain(words.text, words.name("the job's name"), analyze=False)
     analyze = words.next_is("ANALYZE")
     named_so = len(words.tokens) == words.index + 1  # of one word it is the name
     offline = not analyze and not named_so and words.next_is("OFFLINE")

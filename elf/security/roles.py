@@ -20,6 +20,7 @@ STATEMENTS: Final[dict[str, Role]] = {
     "Show": "read",
     "Describe": "read",
     "Explain": "read",
+    "ExplainRoutes": "read",
     "PastSelect": "read",
     "TableSelect": "read",
     "RowsOf": "tap",

@@ -15,7 +15,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agents.config import ClusterConfig, Config
+from agents.config import ClusterConfig, Config, stated_links
 from agents.loading import load
 from agents.settings.declare import settings_of, variable
 from agents.settings.tree import ConfigProblems
@@ -315,6 +315,13 @@ def test_unknown_variables_are_noted_when_they_look_like_ours() -> None:
             "cluster: {bootstrap: ['a:0']}",
             "cluster.bootstrap: nobody can connect to port 0 of a:0",
         ),
+        ("cluster: {links: {eu: 20 Mbit/s}}", "elf.yaml:1: cluster.links eu must be two regions, as eu/us"),
+        ("cluster: {links: {eu/eu: 20 Mbit/s}}", "cluster.links eu/eu must be two regions, as eu/us"),
+        ("cluster: {links: {eu/us: 0 Mbit/s}}", "cluster.links eu/us must have a rate above 0"),
+        (
+            "cluster: {links: {eu/us: fast}}",
+            "cluster.links eu/us must be a rate above 0, and a delay or none",
+        ),
         (
             "cluster:\n  retry_join_secs: -1",
             "elf.yaml:2: cluster.retry_join_secs must be a number above 0, not -1",
@@ -540,3 +547,14 @@ def test_how_many_copies_and_when(text: str, expected: tuple[int, bool], tmp_pat
 def test_copies_that_are_none(text: str, tmp_path: Path) -> None:
     (said,) = problems(tmp_path, FULL.replace("protocol: {", f"protocol: {{copies: {text}, "))
     assert "protocol.copies must be lazy or eager, a whole number from 0 to 4, or both" in said
+
+
+def test_a_link_is_stated_for_both_directions_or_each(tmp_path: Path) -> None:
+    text = "cluster: {links: {eu/us: 20 Mbit/s 40 ms, us/eu: 4.8Mbit/s, eu/ap: 8 Mbit/s}}"
+    config = load(written(tmp_path, text), {}).cluster
+    assert stated_links(config.links) == {
+        ("eu", "us"): (2.5e6, 0.04),
+        ("us", "eu"): (6e5, None),
+        ("eu", "ap"): (1e6, None),
+        ("ap", "eu"): (1e6, None),
+    }

@@ -131,6 +131,7 @@ async def test_the_shell_learns_what_completes_from_its_agent() -> None:
         ("SHOW JOBS; SUBSCRIBE cl", "", ["clients"]),
         ("DESCRIBE cl", "", ["clients", "clicks"]),
         ("SHOW st", "", ["STREAMS"]),
+        ("EXPLAIN ro", "", ["ROUTES"]),
         ("\\d", "", ["\\d", "\\dj"]),
         ("\\d cl", "", ["clients", "clicks"]),
         ("\\timing o", "", ["on", "off"]),

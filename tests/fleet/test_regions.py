@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from elf.cli.tree import heads_of, read_tree
 from tests.support.fleet import STREAM, Agent, Fleet
@@ -22,6 +23,7 @@ async def test_one_agent_of_a_region_sends_over_its_border(tmp_path: Path) -> No
     for agent, region in zip(fleet.agents, REGIONS, strict=True):
         own = {"name": agent.name, "listen": agent.address, "advertise": agent.reached}
         cluster = {"name": agent.cluster, "bootstrap": list(agent.bootstrap), "regions": True}
+        cluster |= {"links": {"eu/us": "20 Mbit/s 40 ms"}}
         agent.more |= {"agent": {**own, "place": f"{region}/{agent.name}"}, "cluster": cluster}
     fleet.start()
     try:
@@ -45,6 +47,13 @@ async def test_one_agent_of_a_region_sends_over_its_border(tmp_path: Path) -> No
             assert heads <= {agent.name for agent in far}
             (other,) = [agent for agent in far if agent.name not in heads]
             assert sent(other, "within") > 0
+            (out, back) = (REGIONS[int(one.name[-1])] for one in (far[0], root))
+            assert root.metric("slices_arrived_bytes_total", region=out) > 0
+            routes: Any = (await client.sql("EXPLAIN ROUTES")).data
+            links = {(one["origin"], one["target"]): one for one in routes["links"]}
+            assert {(one["rate"], one["delay_s"]) for one in links.values()} == {(2.5e6, 0.04)}
+            assert links[out, back]["arrived_bytes"] > 0
+            assert routes["plan"]["routes"]["busy"]["vias"] == {out: back}
             described = await client.sql("DESCRIBE busy")
             assert f"2 agents through {heads.pop()}" in str(described.table)
     finally:

@@ -14,33 +14,13 @@ from elf.job.catalog.log import CatalogLog
 from elf.job.messages.log import MemberJoined, MemberLeft
 from elf.job.spec import Flow, JobSpec
 from elf.wire.clients import Reply
-from lab.chaos.agent import SimAgent
 from lab.chaos.engine import plan, united
 from lab.chaos.world import World
 from tests.chaos import plants
 from tests.support.histories import asked, begun, call, check_all, said, settled
+from tests.support.regions import REGIONS, heads, one_head_each, world_of
 
-REGIONS = ("eu", "us", "ap")
 STREAM = "clicks"
-
-
-def world_of(seed: int, agents: int, *, places: bool = True) -> World:
-    world = World(seed, agents, checking=False)
-    for agent in world.agents:
-        agent.place = f"{REGIONS[agent.index % 3]}/r{agent.index}" if places else ""
-    return world
-
-
-def heads(world: World) -> dict[str, list[SimAgent]]:
-    """The heads of each region, without those of the roots' region."""
-    found = {region: world.heads(region) for region in REGIONS}
-    return {region: agents for region, agents in found.items() if agents}
-
-
-def one_head_each(world: World, spec: JobSpec) -> bool:
-    there = heads(world)
-    root = world.by_address[spec.leader].place.split("/")[0]
-    return {*there} == {*REGIONS} - {root} and all(len(agents) == 1 for agents in there.values())
 
 
 def test_a_region_has_one_head_and_windows_are_right_whoever_dies() -> None:

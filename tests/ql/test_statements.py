@@ -16,6 +16,7 @@ from elf.ql.statements import (
     Describe,
     DropJob,
     Explain,
+    ExplainRoutes,
     NotifyJob,
     Query,
     Select,
@@ -91,6 +92,14 @@ def test_explain() -> None:
         parse("EXPLAIN LATENCY (SELECT COUNT(*) FROM a)")
     with pytest.raises(QueryError):
         parse("EXPLAIN LATENCY SELECT COUNT(*) FROM a")
+
+
+def test_explain_routes_is_of_the_fleet_and_a_job_may_be_called_so() -> None:
+    assert parse("EXPLAIN routes") == [ExplainRoutes("EXPLAIN routes")]
+    assert parse("EXPLAIN JOB routes") == [Explain("EXPLAIN JOB routes", "routes", False)]
+    assert parse("EXPLAIN job") == [Explain("EXPLAIN job", "job", False)]
+    with pytest.raises(QueryError, match="unexpected"):
+        parse("EXPLAIN ROUTES busy")
 
 
 def test_notify() -> None:

@@ -92,14 +92,16 @@ class Sender:
         depth_of: Callable[[bytes], int] = lambda _: 1,
         ranges_of: Callable[[Flow], Iterable[Flow]] = lambda _: (),
         crosses: Callable[[str], bool] = lambda _: False,
+        crossed: Callable[[str, int], None] = lambda to, size: None,
         unit_of: Callable[[Flow], int] = lambda _: 1,
         hold_us_of: Callable[[Flow], int | None] = lambda _: None,
     ) -> None:
         """``eager``: neighbours get each snapshot at once. ``combine_ms``: how long combiners below the root
-        wait (``elf.job.rollup.combiner.wait_ms``). ``crosses``: whether an address is in another region.
+        wait (``elf.job.rollup.combiner.wait_ms``). ``crosses``: whether an address is in another region;
+        ``crossed`` is told of bytes that are sent to one.
         ``unit_of``: how many panes of a flow may be one; ``hold_us_of``: how long a head holds them at the
         border, at most (None: as long as that takes; ``elf.job.units``)."""
-        self._crosses = crosses
+        self._crosses, self._crossed = crosses, crossed
         self._unit_of = unit_of
         self._hold_us_of = hold_us_of
         self._holding: dict[str, _Line] = {}
@@ -363,6 +365,7 @@ class Sender:
         size = len(one.counters) + len(one.payload)
         if self._crosses(to):
             self.across += size
+            self._crossed(to, size)
             if (line := self._lines.get(flow.uid)) is not None:
                 line.counts.update(crossed_bytes=size)
         else:
