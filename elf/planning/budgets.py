@@ -4,7 +4,8 @@
 A *holder* of a budget is a job, a creator with all of their jobs, or the agent itself. What a flow takes is
 divided among the jobs that read it. A holder that has taken more than its budget, in two looks in a row, has
 its weight doubled; one that would take less than ``ROOM`` of it with twice as many rows, for ``CALM`` looks,
-halved. So a budget is held within seconds, and given back within a minute.
+halved. So a budget is held within seconds, and given back within a minute. Nothing is left out in vain: where
+what is never sampled takes more than a budget by itself, that budget has no rows left out.
 
 No job is read slower than another, since one pass over the lines serves all: a job over its budget is sampled
 at once. An agent over its own is read slower first (``agents.tasks.allowance``), and sampled when that has
@@ -16,7 +17,7 @@ else who reads the same. What has no estimate is mapped whole, whatever it takes
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -31,6 +32,16 @@ CALM: Final = 6
 ROOM: Final = 0.8
 HOLDERS_MAX: Final = 4_096
 """Holders that are looked at: those that take most."""
+
+
+class Use(NamedTuple):
+    """What a holder takes, by the second."""
+
+    cpu_share: float
+    up_bytes_per_sec: float
+
+
+NOTHING: Final = Use(0.0, 0.0)
 
 
 @dataclass(frozen=True)
@@ -52,11 +63,11 @@ class Budget:
         up = f"{self.up_bytes_per_sec:,} bytes up a second" if self.up_bytes_per_sec else ""
         return " and ".join(filter(None, (cpu, up)))
 
-    def part(self, use: Use) -> float:
-        """How much of the budget that is; 1: all."""
-        cpu = use.cpu_share / self.cpu_share if self.cpu_share else 0.0
-        up = use.up_bytes_per_sec / self.up_bytes_per_sec if self.up_bytes_per_sec else 0.0
-        return max(cpu, up)
+    def part(self, use: Use, never: Use = NOTHING) -> float:
+        """How much of the budget that is; 1: all. ``never``: what of it is never sampled. A bound that this
+        alone is over, so that no weight can hold it, is then passed over."""
+        bounds = zip((self.cpu_share, self.up_bytes_per_sec), use, never, strict=True)
+        return max((took / most for most, took, alone in bounds if most and alone <= most), default=0.0)
 
 
 @dataclass(frozen=True)
@@ -95,13 +106,6 @@ def holders(job: str, creator: str) -> tuple[Holder, Holder]:
     return Holder("job", f"{creator}/{job}"), Holder("creator", creator)
 
 
-class Use(NamedTuple):
-    """What a holder takes, by the second."""
-
-    cpu_share: float
-    up_bytes_per_sec: float
-
-
 class Reader(NamedTuple):
     """A job that reads a flow. ``whole``: why no row of it is left out, if none is."""
 
@@ -118,25 +122,40 @@ class FlowUse(NamedTuple):
     up_bytes: int
     readers: tuple[Reader, ...]
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether none of its rows is ever left out."""
+        return any(reader.whole for reader in self.readers)
+
 
 @dataclass
 class _Held:
     weight: int = 1
     uses: deque[Use] = field(default_factory=lambda: deque(maxlen=CALM))
     """Of the looks since the weight changed."""
+    never: deque[Use] = field(default_factory=lambda: deque(maxlen=CALM))
+    """What of them is never sampled."""
     whole: str = ""
     """Why its flows, or some, are never sampled."""
 
     def mean(self, last: int) -> Use:
-        some = list(self.uses)[-last:]
-        return Use(
-            sum(use.cpu_share for use in some) / len(some),
-            sum(use.up_bytes_per_sec for use in some) / len(some),
-        )
+        return _mean(list(self.uses)[-last:])
+
+    def can_be(self, budget: Budget, last: int) -> float:
+        """How much it takes of what weights can hold it to."""
+        return budget.part(self.mean(last), _mean(list(self.never)[-last:]))
 
     def turn(self, weight: int) -> None:
         self.weight = weight
         self.uses.clear()
+        self.never.clear()
+
+
+def _mean(some: Sequence[Use]) -> Use:
+    return Use(
+        sum(use.cpu_share for use in some) / len(some),
+        sum(use.up_bytes_per_sec for use in some) / len(some),
+    )
 
 
 class Told(NamedTuple):
@@ -224,8 +243,8 @@ class BudgetKeeper:
         uses = self._uses(flows, after_ms)
         self._looked_ms = now_ms
         self._calm(now_ms)
-        for holder, use in uses.items():
-            self._judge(holder, use)
+        for holder, (use, never) in uses.items():
+            self._judge(holder, use, never)
         self._held = {holder: held for holder, held in self._held.items() if holder in uses}
         wanted = {flow.uid: self._wanted(flow) for flow in flows}
         changed = {uid: one for uid, one in wanted.items() if one != self._set.get(uid)}
@@ -239,14 +258,20 @@ class BudgetKeeper:
         before, self._set = self._set, dict.fromkeys(uids, whole)
         return {uid: whole for uid in self._set if before.get(uid) != whole}
 
-    def _uses(self, flows: list[FlowUse], after_ms: int | None) -> dict[Holder, Use]:
+    def _uses(self, flows: list[FlowUse], after_ms: int | None) -> dict[Holder, tuple[Use, Use]]:
+        """What holders take, and what of it is never sampled."""
         cpu, up, whole = Counter[Holder](), Counter[Holder](), dict[Holder, str]()
+        never_cpu, never_up = Counter[Holder](), Counter[Holder]()
         for flow in flows:
             before = self._taken.get(flow.uid, (flow.cpu_us, flow.up_bytes))
+            cpu_us = max(flow.cpu_us - before[0], 0) // max(len(flow.readers), 1)
+            up_bytes = max(flow.up_bytes - before[1], 0) // max(len(flow.readers), 1)
             for reader in flow.readers:
                 for holder in holders(reader.job, reader.creator):
-                    cpu[holder] += max(flow.cpu_us - before[0], 0) // len(flow.readers)
-                    up[holder] += max(flow.up_bytes - before[1], 0) // len(flow.readers)
+                    cpu[holder] += cpu_us
+                    up[holder] += up_bytes
+                    never_cpu[holder] += cpu_us * flow.is_whole
+                    never_up[holder] += up_bytes * flow.is_whole
                     whole[holder] = reader.whole or whole.get(holder, "")
         self._taken = {flow.uid: (flow.cpu_us, flow.up_bytes) for flow in flows}
         if not after_ms:
@@ -254,16 +279,22 @@ class BudgetKeeper:
         for holder, why in whole.items():
             if self.budgets.of(holder).bounds and len(self._held) < HOLDERS_MAX:
                 self._held.setdefault(holder, _Held()).whole = why
-        return {h: Use(cpu[h] / after_ms / 1e3, up[h] / after_ms * 1e3) for h in self._held if h in whole}
+        return {
+            one: (
+                Use(cpu[one] / after_ms / 1e3, up[one] / after_ms * 1e3),
+                Use(never_cpu[one] / after_ms / 1e3, never_up[one] / after_ms * 1e3),
+            )
+            for one in self._held
+            if one in whole
+        }
 
-    def _judge(self, holder: Holder, use: Use) -> None:
+    def _judge(self, holder: Holder, use: Use, never: Use) -> None:
         budget, held = self.budgets.of(holder), self._held[holder]
         held.uses.append(use)
-        if holder.kind == "job" and held.whole:
-            return
-        if len(held.uses) >= OVER and budget.part(held.mean(OVER)) > 1 and held.weight < WEIGHT_MAX:
+        held.never.append(never)
+        if len(held.uses) >= OVER and held.can_be(budget, OVER) > 1 and held.weight < WEIGHT_MAX:
             held.turn(2 * held.weight)
-        elif held.weight > 1 and len(held.uses) >= CALM and 2 * budget.part(held.mean(CALM)) < ROOM:
+        elif held.weight > 1 and len(held.uses) >= CALM and 2 * held.can_be(budget, CALM) < ROOM:
             held.turn(held.weight // 2)
 
     def _calm(self, now_ms: int) -> None:
@@ -274,7 +305,7 @@ class BudgetKeeper:
 
     def _wanted(self, flow: FlowUse) -> tuple[int, str]:
         """The weight of its most generous reader; none of it is sampled where one has no estimate."""
-        if not flow.readers or any(reader.whole for reader in flow.readers):
+        if not flow.readers or flow.is_whole:
             return 1, ""
         return min((self._of_reader(reader) for reader in flow.readers), key=lambda one: one[0])
 
@@ -293,7 +324,7 @@ class BudgetKeeper:
         found = [
             Told(
                 holder,
-                held.mean(OVER) if held.uses else Use(0, 0),
+                held.mean(OVER) if held.uses else NOTHING,
                 self.budgets.of(holder),
                 held.weight,
                 held.whole,
@@ -301,13 +332,13 @@ class BudgetKeeper:
             for holder, held in self._held.items()
         ]
         if self._weight > 1:
-            found.append(Told(AGENT, Use(0, 0), Budget(), self._weight, ""))
+            found.append(Told(AGENT, NOTHING, Budget(), self._weight, ""))
         return sorted(found, key=lambda one: (-one.weight, -one.budget.part(one.use), one.holder))
 
     def use(self, holder: Holder) -> Use:
         """What a holder takes; nothing is known of one without a budget."""
         held = self._held.get(holder)
-        return held.mean(OVER) if held is not None and held.uses else Use(0, 0)
+        return held.mean(OVER) if held is not None and held.uses else NOTHING
 
     def over(self, creator: str) -> Told | None:
         """How a creator is, who has a budget and takes all of it, or more."""
@@ -315,7 +346,7 @@ class BudgetKeeper:
         held = self._held.get(holder)
         if held is None or not (held.uses or held.weight > 1):
             return None
-        use = held.mean(OVER) if held.uses else Use(0, 0)
+        use = held.mean(OVER) if held.uses else NOTHING
         budget = self.budgets.of(holder)
         if held.weight == 1 and budget.part(use) <= 1:
             return None

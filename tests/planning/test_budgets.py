@@ -114,6 +114,32 @@ def test_a_creator_has_one_budget_for_all_jobs_and_names_have_their_own() -> Non
     assert host.keeper.over("bob") is None
 
 
+def test_nothing_is_left_out_in_vain() -> None:
+    whole = Reader("users", "ada", "counts what is distinct, or the most frequent")
+    host = Host(Budgets(creator=Budget(cpu_share=0.1)), cheap=(0.05, (TOP,)), dear=(0.2, (whole,)))
+    assert not any(host.looks(40)), "what is never sampled is over the budget alone"
+    told = host.keeper.over("ada")
+    assert told is not None, "and that is said"
+    assert "not sampled is what counts what is distinct" in told.said
+    host.flows["dear"] = (0.08, (whole,))
+    list(host.looks(20))
+    assert host.weights["cheap"] == (4, "creator ada"), "there a weight helps"
+    assert host.share("cheap") + host.share("dear") <= 0.1
+    host.flows["dear"] = (0.2, (whole,))
+    list(host.looks(3 * CALM))
+    assert host.weights["cheap"] == (1, ""), "and is given back when it helps no longer"
+
+
+def test_each_bound_is_held_where_it_can_be() -> None:
+    keeper = BudgetKeeper(Budgets(creator=Budget(cpu_share=0.1, up_bytes_per_sec=1_000)))
+    dear = Reader("dear", "ada", "runs people's code")
+    changed: dict[str, tuple[int, str]] = {}
+    for n in range(OVER + 1):
+        flows = [FlowUse("up", 0, n * 10_000, (TOP,)), FlowUse("dear", n * 1_000_000, 0, (dear,))]
+        changed |= keeper.look(flows, n * LOOK_MS)
+    assert changed["up"] == (2, "creator ada"), "bytes can be, CPU can not"
+
+
 def test_what_has_no_estimate_is_whole_and_that_is_said() -> None:
     whole = Reader("top", "ada", "counts what is distinct, or the most frequent")
     host = Host(FIVE, one=(0.4, (whole,)))
