@@ -29,7 +29,7 @@ from elf.job.stragglers import policy_of
 from elf.job.tops import not_thresholds, strategy
 from elf.job.work import FlowWork, InspectWork, JobWork, WorkStatus
 from elf.planning.scaling import stands
-from elf.ql.graphs import EDGES_MAX, VERTICES_MAX, GraphStep
+from elf.ql.graphs import WORK, GraphStep, bounds_of
 from elf.ql.plan import Fragment, Function, Plan, StreamJoin, side_groups
 from elf.ql.promises import Promise
 from elf.ql.user_functions import functions_of
@@ -260,11 +260,13 @@ def _graphs(steps: Iterable[GraphStep]) -> list[str]:
 
 def _graph(step: GraphStep) -> Told:
     """What WITH GRAPH does, and its bounds."""
+    most = bounds_of(step.graph)
     return {
         "graph": step.graph.text,
         "edges": step.sql,
-        "edges_max": EDGES_MAX,
-        "vertices_max": VERTICES_MAX,
+        "edges_max": most.edges,
+        "vertices_max": most.vertices,
+        **({} if most.work is None else {"work": WORK[step.graph.algorithm], "work_max": most.work}),
         "columns": list(step.graph.names),
     }
 

@@ -106,10 +106,11 @@ def _steps(steps: Sequence[Mapping[str, Any]], not_at_roots: str) -> list[str]:
 
 
 def _graph(graph: Mapping[str, Any]) -> list[str]:
-    most = f"{graph['edges_max']:,} edges and {graph['vertices_max']:,} vertices at most, else refused"
+    most = f"{graph['edges_max']:,} edges and {graph['vertices_max']:,} vertices at most"
+    most += f", and {graph['work_max']:,} {graph['work']}" if "work" in graph else ""
     pairs = [
         ("makes", ", ".join(graph["columns"])),
-        ("bounds", most),
+        ("bounds", f"{most}, else refused"),
         ("warm start", "none: each window begins anew, so that it is the same whoever makes it"),
         ("over (DuckDB)", ""),
     ]

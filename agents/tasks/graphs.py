@@ -9,6 +9,7 @@ It must never be imported before a plan has a graph: scipy takes 30 MB, and need
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from math import prod
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 import numpy as np
@@ -19,7 +20,7 @@ import pyarrow.compute as pc
 from elf.aggregates import normalise
 from elf.errors import UserError
 from elf.job.assembly.rows import KeyIndex
-from elf.ql.graphs import DAMPING, EDGES_MAX, NEEDS, VERTICES_MAX, Graph, GraphStep
+from elf.ql.graphs import DAMPING, NEEDS, VERTICES_MAX, Graph, GraphStep, bounds_of
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -29,6 +30,8 @@ Doubles = npt.NDArray[np.float64]
 Places = npt.NDArray[np.int32]
 Span = tuple[int, int]
 Column: TypeAlias = pa.Array | npt.NDArray[np.generic]
+BLOCK: Final = 1 << 13
+"""Points that are compared with centres at a time: the caches of a core hold them."""
 
 
 class Vertices(NamedTuple):
@@ -140,13 +143,29 @@ def _edges(graph: Graph, rows: pa.Table) -> _Edges:
         kept = pc.and_(kept, pc.fill_null(counts, False))
     if not pc.all(kept).as_py():
         rows = rows.filter(kept)
-    if rows.num_rows > EDGES_MAX:
-        raise Refused(f"{rows.num_rows:,} edges{_MOST.format(EDGES_MAX)}")
+    most = bounds_of(graph)
+    if rows.num_rows > most.edges:
+        raise Refused(f"{rows.num_rows:,} edges{_MOST.format(most.edges)}")
+    _check_work(graph, "edges", rows.num_rows)
     names, places = _numbered([rows["src"], rows["dst"]])
-    if len(names) > VERTICES_MAX:
-        raise Refused(f"{len(names):,} vertices{_MOST.format(VERTICES_MAX)}")
+    if len(names) > most.vertices:
+        raise Refused(f"{len(names):,} vertices{_MOST.format(most.vertices)}")
     weights = np.asarray(rows["weight"].cast(pa.float64()).to_numpy()) if graph.weighted else None
     return _Edges(names, places[: rows.num_rows], places[rows.num_rows :], weights)
+
+
+def _check_work(graph: Graph, what: str, count: int) -> None:
+    """Raises ``Refused`` for more than can be made in some seconds."""
+    times = {
+        "sources": len(graph.sources),
+        "clusters": graph.clusters,
+        "columns": graph.columns,
+        "iterations": graph.iterations,
+    }
+    most = bounds_of(graph).work
+    if most is not None and count * prod(filter(None, times.values())) > most:
+        told = "".join(f" × {number} {name}" for name, number in times.items() if number)
+        raise Refused(f"{count:,} {what}{told}{_MOST.format(most)}")
 
 
 _MOST: Final = ", and {:,} is the most (take shorter windows, or leave some out with WHERE or HAVING)"
@@ -240,6 +259,7 @@ def _kmeans(graph: Graph, rows: pa.Table) -> list[Column]:
         raise Refused(f"{kept.sum():,} points{_MOST.format(VERTICES_MAX)}")
     if not kept.any():
         return _nothing(graph)
+    _check_work(graph, "points", int(kept.sum()))
     names = rows["vertex"].filter(pa.array(kept)).combine_chunks()
     order = pc.sort_indices(names)
     points = points[kept][order.to_numpy()]
@@ -253,29 +273,41 @@ def _kmeans(graph: Graph, rows: pa.Table) -> list[Column]:
 
 def _clustered(points: Doubles, clusters: int, iterations: int) -> tuple[Places, Doubles]:
     """(The centre of each point, the square of how far it is from there.)"""
-    centres = np.zeros((1, points.shape[1]))
-    apart = _apart(points, centres)[:, 0]
+    apart = _apart(points, np.zeros(points.shape[1]))
     centres = points[[int(apart.argmax())]]
-    while len(centres) < clusters:
-        apart = _apart(points, centres).min(axis=1)
-        if not apart.max() > 0:
-            break  # fewer distinct points than clusters
+    apart = _apart(points, centres[0])
+    while len(centres) < clusters and apart.max() > 0:  # else there are fewer distinct points than clusters
         centres = np.vstack([centres, points[int(apart.argmax())]])
-    labels = _apart(points, centres).argmin(axis=1)
+        apart = np.minimum(apart, _apart(points, centres[-1]))
+    labels = _nearest(points, centres)
     for _ in range(iterations):
         sums = [np.bincount(labels, weights=column, minlength=len(centres)) for column in points.T]
         counts = np.bincount(labels, minlength=len(centres))
         moved = np.stack(sums, axis=1) / np.maximum(counts, 1)[:, None]
         centres = np.where(counts[:, None] > 0, moved, centres)
-        before, labels = labels, _apart(points, centres).argmin(axis=1)
+        before, labels = labels, _nearest(points, centres)
         if (before == labels).all():
             break
-    return labels.astype(np.int32), _apart(points, centres)[np.arange(len(points)), labels]
+    return labels, _apart(points, centres[labels])
 
 
 def _apart(points: Doubles, centres: Doubles) -> Doubles:
-    """Squares of distances, a column a centre."""
-    return np.stack([((points - centre) ** 2).sum(axis=1) for centre in centres], axis=1)
+    """The square of how far each point is from a centre, or from its own."""
+    found = np.empty(len(points))
+    for start in range(0, len(points), BLOCK):
+        block = slice(start, start + BLOCK)
+        own = centres if centres.ndim == 1 else centres[block]
+        found[block] = ((points[block] - own) ** 2).sum(axis=1)
+    return found
+
+
+def _nearest(points: Doubles, centres: Doubles) -> Places:
+    """The centre that each point is nearest to; of equals the first."""
+    labels = np.empty(len(points), np.int32)
+    for start in range(0, len(points), BLOCK):
+        block = points[start : start + BLOCK]
+        labels[start : start + BLOCK] = np.stack([_apart(block, one) for one in centres]).argmin(axis=0)
+    return labels
 
 
 def _nothing(graph: Graph) -> list[Column]:

@@ -11,8 +11,10 @@ LIMIT) is said of these. For ``kmeans`` groups are points: one key, and their co
   has made which windows; so every window begins anew, and PageRank has a fixed number of iterations.
 - *A vertex is a text or an integer*, of one type at both ends. An edge with a NULL end, or a weight that is
   not a number above 0, is none. Labels are the least vertex of what they name.
-- *Bounded.* A graph with more than ``EDGES_MAX`` edges or ``VERTICES_MAX`` vertices (of mssp: rows) is
-  refused: its window has no rows, and says so.
+- *Bounded.* A graph with more edges, vertices, rows or work than ``bounds_of`` says is refused: its window
+  has no rows, and says so. Nothing interrupts a graph that is begun, and all windows of an agent share two
+  threads, so the most work is some ten seconds. scipy's components and paths let no other thread of the agent
+  run, its beats neither: such graphs are smaller, so that this is less than a second.
 
 scipy does it at the master (``agents.tasks.graphs``), DataFrames in Spark (``spark_backend.graphs``).
 """
@@ -20,7 +22,7 @@ scipy does it at the master (``agents.tasks.graphs``), DataFrames in Spark (``sp
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 from msgspec import Struct
 
@@ -30,6 +32,19 @@ EDGES_MAX: Final = 16_000_000
 """Edges of a graph, or points."""
 VERTICES_MAX: Final = 4_000_000
 """Vertices of a graph, and rows that it is made into."""
+ALONE_EDGES_MAX: Final = 2_000_000
+"""Edges of a graph while which is made nothing else runs."""
+ALONE_VERTICES_MAX: Final = 1_000_000
+"""Vertices of such a graph."""
+WORK: Final[Mapping[str, str]] = {
+    "pagerank": "edges × iterations",
+    "kmeans": "points × clusters × columns × iterations",
+    "mssp": "edges × sources",
+}
+"""What is counted as work, by algorithm."""
+WORK_MAX: Final = 500_000_000
+PATHS_MAX: Final = 50_000_000
+"""The work of mssp."""
 ITERATIONS: Final = 20
 ITERATIONS_MAX: Final = 100
 SOURCES_MAX: Final = 64
@@ -99,6 +114,21 @@ class Graph(Struct, frozen=True):
         parts += ["by weight"] if self.weighted else []
         parts += [f"{self.iterations} iterations"] if self.iterations else []
         return ", ".join(parts)
+
+
+class Bounds(NamedTuple):
+    """``work``: None, that of its edges."""
+
+    edges: int
+    vertices: int
+    work: int | None
+
+
+def bounds_of(graph: Graph) -> Bounds:
+    """Beyond which a graph is refused."""
+    if graph.algorithm in ITERATED:
+        return Bounds(EDGES_MAX, VERTICES_MAX, WORK_MAX)
+    return Bounds(ALONE_EDGES_MAX, ALONE_VERTICES_MAX, PATHS_MAX if graph.algorithm == "mssp" else None)
 
 
 class GraphStep(Struct, frozen=True):

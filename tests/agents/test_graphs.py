@@ -21,7 +21,7 @@ from agents.tasks import graphs, streamtask
 from agents.tasks.graphs import vertices
 from elf.client.windows import Window, split
 from elf.errors import UserError
-from elf.ql.graphs import Graph, GraphStep
+from elf.ql.graphs import Bounds, Graph, GraphStep
 
 BOUNDS = ("window_start", "window_end")
 Edge = tuple[int, int, float]
@@ -136,14 +136,36 @@ def test_each_window_is_a_graph_of_its_own() -> None:
 def test_a_graph_that_is_too_large_is_refused_and_others_are_made(monkeypatch: pytest.MonkeyPatch) -> None:
     table = windows({(0, 10): [(1, 2), (3, 4), (5, 6)], (10, 20): [(2, 3)]})
     step = GraphStep(Graph("components", "bigint"), "", BOUNDS)
-    for limit, most, what in (("EDGES_MAX", 2, "3 edges"), ("VERTICES_MAX", 5, "6 vertices")):
+    for limits, most, what in ((Bounds(2, 9, None), 2, "3 edges"), (Bounds(9, 5, None), 5, "6 vertices")):
         with monkeypatch.context() as patch:
-            patch.setattr(graphs, limit, most)
+            patch.setattr(graphs, "bounds_of", lambda graph, limits=limits: limits)
             found = vertices(step, table)
         assert found.refused.startswith(f"WITH GRAPH components: {what}, and {most} is the most")
         assert "in the window from 1970-01-01 00:00:00 to" in found.refused
         assert found.spans == {(0, 10)}
         assert found.rows["vertex"].to_pylist() == [2, 3]
+
+
+@pytest.mark.parametrize(
+    ("graph", "what", "most"),
+    [
+        (Graph("components", "bigint"), "2,000,001 edges", "2,000,000"),
+        (Graph("sssp", "bigint", sources=(1,)), "2,000,001 edges", "2,000,000"),
+        (Graph("mssp", "bigint", sources=tuple(range(64))), "1,000,000 edges × 64 sources", "50,000,000"),
+        (Graph("pagerank", "bigint", iterations=100), "6,000,000 edges × 100 iterations", "500,000,000"),
+        (
+            Graph("kmeans", "bigint", iterations=100, clusters=64, columns=1),
+            "100,000 points × 64 clusters × 1 columns × 100 iterations",
+            "500,000,000",
+        ),
+    ],
+)
+def test_a_graph_that_would_hold_up_the_agent_is_refused(graph: Graph, what: str, most: str) -> None:
+    ones = np.ones(int(what.split()[0].replace(",", "")), np.int64)
+    found = vertices(GraphStep(graph, "", ()), pa.table(dict.fromkeys(graph.inputs, ones)))
+    assert found.refused.startswith(f"WITH GRAPH {graph.algorithm}: {what}, and {most} is the most")
+    fewer = pa.table(dict.fromkeys(graph.inputs, ones[:1_000]))
+    assert not vertices(GraphStep(graph, "", ()), fewer).refused
 
 
 def test_no_edges_are_no_vertices_in_the_right_types() -> None:
@@ -177,6 +199,23 @@ def test_clusters_are_found_whatever_the_scale_of_a_column() -> None:
     assert clusters({1: (5.0,), 2: (5.0,)}, 3) == {1: 1, 2: 1}
 
 
+def test_clusters_are_begun_with_one_look_for_each_and_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    points = np.random.default_rng(2).random((1_000, 3))
+    whole = graphs._clustered(points, 30, 2)
+    looked, apart = list[int](), graphs._apart
+
+    def counted(some: graphs.Doubles, centres: graphs.Doubles) -> graphs.Doubles:
+        looked.append(len(some))
+        return apart(some, centres)
+
+    monkeypatch.setattr(graphs, "BLOCK", 7)
+    monkeypatch.setattr(graphs, "_apart", counted)
+    in_blocks = graphs._clustered(points, 30, 2)
+    assert [one.tolist() for one in whole] == [one.tolist() for one in in_blocks]
+    assert looked.count(1_000) == 1 + 30 + 1
+    assert sum(looked) == 1_000 * (1 + 30 + 3 * 30 + 1)
+
+
 def answered(folder: Path) -> list[Window]:
     """By ``elf run``, of a graph of two edges in the first minute and one in the second."""
     log = folder / "log.json"
@@ -192,7 +231,7 @@ def answered(folder: Path) -> list[Window]:
 def test_a_window_without_its_graph_says_so_and_others_are_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(graphs, "EDGES_MAX", 1)
+    monkeypatch.setattr(graphs, "bounds_of", lambda graph: Bounds(1, 9, None))
     first, second = answered(tmp_path)
     assert first.status["function_failed"]
     assert first.table.num_rows == 0
