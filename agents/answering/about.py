@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 import msgspec
 
 from elf.batch import decode
-from elf.job.catalog.assignments import Decided
+from elf.job.catalog.assignments import TRIES, Decided
 from elf.job.catalog.log import CatalogLog
 from elf.job.messages.groups import JobStatus
 from elf.job.messages.inquiries import FlowStatus
@@ -105,7 +105,7 @@ def describe(
         **({"kept by": ", ".join(map(named, facts.voters))} if facts.voters else {}),
         "creator": facts.spec.creator,
         "query": plan.sql,
-        **({"scale": text} if (text := _scale(facts.spec)) else {}),
+        **({"scale": text} if (text := _scale(facts.spec, log)) else {}),
         **_last_decision(facts.spec.uid, log, named),
         **({"outputs": ", ".join(out)} if (out := outputs_of(facts.spec.uid, log)) else {}),
         **({"tables": ", ".join(there)} if (there := tables_of(facts.spec.uid, log)) else {}),
@@ -136,8 +136,13 @@ def describe(
     return told | ({"failure": facts.failure} if facts.failure else {})
 
 
-def _scale(spec: JobSpec) -> str:
-    return "" if spec.scale is None else "by itself, {} to {} trees".format(*spec.scale)
+def _scale(spec: JobSpec, log: CatalogLog) -> str:
+    if spec.scale is None:
+        return ""
+    text = "by itself, {} to {} trees".format(*spec.scale)
+    if len(log.versions(spec.uid)) > 2 or (vain := log.assignments.in_vain(spec)) < TRIES:
+        return text
+    return f"{text}; {vain} decisions came to nothing: no more until the job is altered; SCALE OUT 1 says why"
 
 
 def _last_decision(uid: str, log: CatalogLog, named: Callable[[str], str]) -> dict[str, str]:
@@ -338,7 +343,7 @@ def summary(facts: JobStatus, members: int) -> dict[str, object]:
 
 def moment_of(us: int | None) -> str:
     """For people."""
-    if us is None or abs(us) >= END_OF_TIME:
+    if us is None or abs(us) >= END_OF_TIME // 2:  # the beginning may have been made a whole number of panes
         return "the first row"
     return datetime.fromtimestamp(us / 1e6, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 

@@ -23,7 +23,7 @@ from agents.answering.planning import Planning
 from agents.answering.promising import check_promise
 from agents.answering.quotas import Creators
 from agents.answering.sharing import Instead
-from elf.errors import UserError
+from elf.errors import QueryError, UserError
 from elf.fields import replace
 from elf.job.catalog.log import CatalogLog
 from elf.job.group.versions import is_kept
@@ -103,8 +103,6 @@ class Changes:
         query, known = statement.query, None
         if query is None:
             query, known = yield from offload(lambda: _as_it_is(spec, statement))
-        elif spec.scale is not None:
-            query = yield from offload(partial(query.with_trees, spec.plan.trees))
         if statement.function is not None:
             kind, file = statement.function
             changed = _read(asked, kind, file, had=functions.pop(kind, None) is not None)
@@ -116,9 +114,38 @@ class Changes:
             query = yield from offload(partial(with_file, query, name, file))
             del known[name.lower()]
         instead = Instead(spec, tuple(functions.values()))
-        definition = yield from self._planning.plan(asked, query, known, [spec.name], instead)
+        if statement.query is not None and spec.scale is not None:
+            definition = yield from self._over_its_trees(asked, query, spec, instead)
+        else:
+            definition = yield from self._planning.plan(asked, query, known, [spec.name], instead)
         self._fits_tables(spec, definition)
         return definition
+
+    def _over_its_trees(
+        self, asked: Execute, query: statements.Query, spec: JobSpec, instead: Instead
+    ) -> Generator[list[Ask], list[Answer], Definition]:
+        """Another query for a job that scales by itself, over the trees that there are. Raises ``UserError``
+        where it could not have others."""
+
+        def over(trees: int | None) -> Generator[list[Ask], list[Answer], Definition]:
+            spread = query if trees is None else (yield from offload(partial(query.with_trees, trees)))
+            return (yield from self._planning.plan(asked, spread, None, [spec.name], instead))
+
+        now, (least, most) = spec.plan.trees, spec.scale or (1, 1)
+        try:
+            definition = yield from over(now)
+            other = yield from over(most if most != now else least)
+        except QueryError as error:
+            yield from over(None)  # raises what is wrong with the query as it is written
+            why = error.text
+        else:
+            kept, why = is_kept(definition.plan, other.plan)
+            if not (kept and why):
+                return definition
+        raise UserError(
+            f"job {spec.name} scales by itself (SCALE AUTO ({least}, {most})), and what it is to do can't "
+            f"have other trees: {why}; ALTER JOB {spec.name} TREES {now} ends SCALE AUTO"
+        )
 
     def _fits_tables(self, spec: JobSpec, definition: Definition) -> None:
         """Raises ``UserError`` where a table of the job could not take the rows of the new version."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from elf.job.catalog.assignments import TRIES
 from elf.job.catalog.loads import job_of_loads, roots_for
 from elf.job.catalog.log import CatalogLog
 from elf.job.messages.log import AgentLoad, DecideTrees
@@ -28,10 +29,12 @@ def due(log: CatalogLog, agents: Mapping[str, AgentLoad], turn: Turn, now_ms: in
 
 
 def _may(log: CatalogLog, spec: JobSpec, turn: Turn) -> bool:
-    """Whether a job scales by itself, is at rest and may change."""
+    """Whether a job scales by itself, is at rest and may change. What came to nothing ``TRIES`` times
+    waits for another version."""
     live = {one.version for one in log.versions(spec.uid)}
     quiet = len(live) == 1 and not log.is_paused(spec.uid) and not log.read_by(spec.uid)
-    return spec.scale is not None and quiet and spec.uid not in turn.held
+    may = spec.scale is not None and quiet and spec.uid not in turn.held
+    return may and log.assignments.in_vain(spec) < TRIES
 
 
 def _decided(

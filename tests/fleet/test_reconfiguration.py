@@ -211,3 +211,33 @@ async def test_a_partitioned_reduce_function_and_what_becomes_of_it_when_it_rais
         assert hit
         assert all(w.version == 3 or (w.status["function_failed"] and clicks(w)["petard"] == 1) for w in hit)
     await client.close()
+
+
+async def test_a_job_that_scales_by_itself_takes_no_query_that_cannot(three: Fleet) -> None:
+    """And says which setting is in the way, and how to end it; a query that is wrong is quoted as it is."""
+    client = await connected(three, 1)
+    three.begin_writing()
+    await create(client, RANGED)
+    await client.sql("ALTER JOB steered SCALE AUTO (1, 3)")
+    grouped = f"SELECT product, COUNT(*) AS hits FROM {STREAM} GROUP BY product WINDOWING"
+    for query, why in (
+        (f"{grouped} SESSION 1 SECONDS", "its sessions hold rows that"),
+        (f"SELECT COUNT(*) AS hits FROM {STREAM} WINDOWING 1 SECONDS", "TREES spreads groups"),
+    ):
+        with pytest.raises(UserError) as refused:
+            await client.sql(f"ALTER JOB steered AS {query}")
+        assert str(refused.value).startswith(
+            "job steered scales by itself (SCALE AUTO (1, 3)), and what it is to do can't have other trees: "
+            + why
+        )
+        assert str(refused.value).endswith("; ALTER JOB steered TREES 2 ends SCALE AUTO")
+    with pytest.raises(UserError, match="nowhere") as wrong:
+        await client.sql(f"ALTER JOB steered AS {grouped.replace('COUNT(*)', 'MAX(nowhere)')} 1 SECONDS")
+    assert "TREES" not in str(wrong.value)
+    await client.sql(f"ALTER JOB steered AS {grouped} 1 SECONDS")
+    assert (await described(client))["scale"] == "by itself, 1 to 3 trees"
+    await client.sql("ALTER JOB steered TREES 2")
+    await client.sql(f"ALTER JOB steered AS {grouped} SESSION 1 SECONDS")
+    assert "scale" not in await described(client)
+    three.end_writing()
+    await client.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from agents.node.hosting import Hosting
 from elf.batch import decode
 from elf.fields import replace
 from elf.job.group.groups import JobGroups
@@ -172,6 +173,29 @@ def test_a_decision_that_comes_late_changes_nothing(monkeypatch: pytest.MonkeyPa
     assert proposed_twice(World(405, 4)).plan.trees == 1
     plants.obeys_late_decisions_on_trees(monkeypatch)
     assert proposed_twice(World(405, 4)).plan.trees == 2
+
+
+def test_what_always_comes_to_nothing_is_not_decided_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Until there is another version."""
+    world = World(407, 3)
+    world.group_members = 3
+    spec, _ = begun(world, 170_000, rate_ms=2_000)
+    staffed(world, spec, 3)
+    takes(monkeypatch, world, 0.9)
+    carries = Hosting.is_to_scale
+    monkeypatch.setattr(Hosting, "is_to_scale", lambda *_: False)
+    told(world, "ALTER JOB job SCALE AUTO (1, 2)")
+    log = world.agents[0].node.log
+    world.run(100_000)
+    assert len(list(log.assignments)) == 3
+    assert facts(world)["scale"] == (
+        "by itself, 1 to 2 trees; 3 decisions came to nothing: no more until the job is altered; SCALE OUT 1 "
+        "says why"
+    )
+    told(world, "ALTER JOB job SCALE AUTO (1, 3)")
+    monkeypatch.setattr(Hosting, "is_to_scale", carries)
+    world.run_until(lambda: now(world, spec).plan.trees == 2, 60_000)
+    assert facts(world)["scale"] == "by itself, 1 to 3 trees"
 
 
 def test_who_can_go_reads_no_lines_and_matters_least() -> None:

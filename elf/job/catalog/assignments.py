@@ -19,6 +19,9 @@ Decided = JobGroupAssigned | TreesDecided
 
 DECIDED_MS: Final = 60_000
 """A decision that is heard later than this is no longer carried out."""
+TRIES: Final = 3
+"""So often trees are decided of one version: one whose master dies meanwhile is decided again, and what is
+always refused is not decided for ever."""
 KEPT: Final = 512
 """The last decisions, which are shown; more than can be made in an hour (``elf.planning.pacing``)."""
 
@@ -31,6 +34,8 @@ class Assignments:
         self._all: deque[Decided] = deque(maxlen=KEPT)
         self._gone: set[int] = set()
         """The numbers of those that were carried out."""
+        self._versions: dict[str, dict[int, int]] = {}
+        """Which entries have added the versions that jobs have instead of their first ones."""
 
     def add(self, entry: Decided) -> None:
         if len(self._all) == KEPT:
@@ -44,8 +49,9 @@ class Assignments:
         if isinstance(last, JobGroupAssigned) and last.target == entry.leader:
             self._gone.add(last.seq)
 
-    def version(self, spec: JobSpec) -> None:
+    def version(self, spec: JobSpec, seq: int) -> None:
         """A job has another version."""
+        self._versions.setdefault(spec.uid, {})[spec.version] = seq
         last = self._last.get(spec.uid)
         if isinstance(last, TreesDecided) and not spec.unusable and last.trees == spec.plan.trees:
             self._gone.add(last.seq)
@@ -56,8 +62,19 @@ class Assignments:
         if isinstance(last, TreesDecided) and newest.version == entry.version:
             self._gone.discard(last.seq)
 
+    def detached(self, uid: str, version: int) -> None:
+        """A version of a job reads nothing any more."""
+        self._versions.get(uid, {}).pop(version, None)
+
+    def in_vain(self, spec: JobSpec) -> int:
+        """How many decisions on the trees of a version came to nothing, if no other version is there or under
+        way. The entries of other versions do not matter: they may be forgotten."""
+        added = self._versions.get(spec.uid, {}).get(spec.version, 0)
+        return sum(isinstance(one, TreesDecided) and one.uid == spec.uid and one.seq > added for one in self)
+
     def forget(self, job: str) -> None:
         """A job is over; what was decided of it is shown for a while."""
+        self._versions.pop(job, None)
         for uid in [uid for uid in self._last if job_of(uid) == job]:
             del self._last[uid]
 

@@ -138,7 +138,7 @@ class CatalogLog(Members):
                 self._attach(entry.spec, entry.seq)
             case VersionAdded():
                 self.authors.add(entry.spec)
-                self.assignments.version(entry.spec)
+                self.assignments.version(entry.spec, entry.seq)
                 self._jobs[entry.spec.uid] = entry.spec
                 self._attach(entry.spec, entry.seq)
             case VersionEnded():
@@ -363,6 +363,7 @@ class CatalogLog(Members):
     def _detach(self, uid: str, version: int) -> None:
         left = self._versions.get(uid, {})
         spec = left.pop(version, None)
+        self.assignments.detached(uid, version)
         if left:
             self._jobs[uid] = left[max(left)]
         for flow in spec.flows if spec else ():
