@@ -29,7 +29,7 @@ from elf.job.catalog.log import CatalogLog
 from elf.job.group.versions import is_kept
 from elf.job.messages.groups import HandOverJob, JobStatus, ReconfigureJob
 from elf.job.spec import JobSpec
-from elf.job.tables import grouped_by, is_table, why_no_table
+from elf.job.tables import why_unfit
 from elf.ql.definition import Definition
 from elf.ql.plan import Function, Table
 from elf.wire.base import Answer
@@ -118,7 +118,8 @@ class Changes:
             definition = yield from self._over_its_trees(asked, query, spec, instead)
         else:
             definition = yield from self._planning.plan(asked, query, known, [spec.name], instead)
-        self._fits_tables(spec, definition)
+        if why := why_unfit(self._log.outputs(spec.uid), spec.plan, definition.plan):
+            raise UserError(f"job {spec.name}: {why}")
         return definition
 
     def _over_its_trees(
@@ -146,20 +147,6 @@ class Changes:
             f"job {spec.name} scales by itself (SCALE AUTO ({least}, {most})), and what it is to do can't "
             f"have other trees: {why}; ALTER JOB {spec.name} TREES {now} ends SCALE AUTO"
         )
-
-    def _fits_tables(self, spec: JobSpec, definition: Definition) -> None:
-        """Raises ``UserError`` where a table of the job could not take the rows of the new version."""
-        had, new = grouped_by(spec.plan), grouped_by(definition.plan)
-        for table in filter(is_table, self._log.outputs(spec.uid)):
-            why = why_no_table(definition.plan)
-            if not why and set(had) != set(new):
-                why = (
-                    f"it has a row for each {', '.join(had)}, and the new version groups by {', '.join(new)}"
-                )
-            if why:
-                raise UserError(
-                    f"job {spec.name} has the table {table.name}: {why}; DROP TABLE {table.name} first"
-                )
 
     def reconfigure(self, asked: Execute, statement: changes.ReconfigureJob) -> Procedure:
         spec = self._masters.own(statement.name, asked.creator)

@@ -13,7 +13,7 @@ what was committed of it last.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Final
 
 import msgspec
@@ -173,6 +173,28 @@ def why_no_table(plan: Plan) -> str:
     if len(keys) > COLUMNS_MAX:
         return f"it groups by more than {COLUMNS_MAX} columns"
     return ""
+
+
+def why_unfit(tables: Iterable[OutputSpec], had: Plan, new: Plan) -> str:
+    """Why one of the tables of a job could not take the rows of its next version; empty: all can."""
+    old, now = _types(had), _types(new)
+    changed = [name for name in old if old[name] != now.get(name, old[name])]
+    why = why_no_table(new)
+    if not why and old.keys() != now.keys():
+        why = f"it has a row for each {', '.join(old)}, and that version groups by {', '.join(now)}"
+    if not why and changed:
+        name = changed[0]
+        why = f"{name} is {old[name]} in it, and would be {now[name]}"
+    for table in filter(is_table, tables) if why else ():
+        return f"its table {table.name}: {why}; DROP TABLE {table.name} first"
+    return ""
+
+
+def _types(plan: Plan) -> dict[str, str]:
+    """Those of the columns that a job's rows are grouped by."""
+    kinds = dict(zip((key for key, _ in plan.named), plan.kinds, strict=False))
+    named = _named(plan)
+    return {named[key]: kinds.get(key, "") for key in plan.fragment.group_keys if key in named}
 
 
 def grouped_by(plan: Plan) -> tuple[str, ...]:

@@ -42,6 +42,8 @@ CREDIT = "credit"
 """The state that gives the error of an approximate row (``elf.job.approximate``)."""
 ValueType = ColumnType | Literal["hugeint"]
 """The types of what is compared and sorted without SQL: those of columns, and of a sum of integers."""
+Kinds = ValueType | Literal["null"]
+"""With that of NULL, where nothing says another one."""
 FunctionKind = Annotated[str, Meta(pattern=r"\A(map|reduce|final)\Z")]
 
 
@@ -378,6 +380,8 @@ class Plan:
     named: tuple[tuple[str, str], ...] = field(default=(), compare=False)
     """The fragment's keys and states that stand by themselves in the (innermost) SELECT list, each with its
     name there, in that order."""
+    kinds: tuple[Kinds, ...] = field(default=(), compare=False, repr=False)
+    """The types of these, where the plan was made of a text."""
     read_as: tuple[str, ...] = ()
     """The ``identity`` of each job in ``reads`` when this was planned."""
     choice: Choice | None = field(default=None, compare=False)

@@ -185,6 +185,7 @@ def _plan(sql: str, asked: Draft, beside: list[Plan], *, joined: bool = False) -
     (top, *over) = storeys(mine)[-1]
     master = for_master(mine, bound, first.pane_us, "groups" if ranges is None else opened(mine[0]))
     spark = _spark(levels, partner)
+    named = _named(draft, states)
     found = Plan(
         sql=sql,
         fragment=first,
@@ -202,7 +203,8 @@ def _plan(sql: str, asked: Draft, beside: list[Plan], *, joined: bool = False) -
         apart=bool(draft.branches or partner) and len(draft.schemas) > 1,
         join=join,
         stages=master.stages,
-        named=_named(draft, states),
+        named=tuple((column, output.name) for column, output in named.items()),
+        kinds=tuple(output.value.kind for output in named.values()),
         direct=None if over or top.draft.plain else direct_final_of(top.draft, top.states),
         steps=planned.steps,
         not_at_roots=planned.why,
@@ -255,13 +257,14 @@ def _check_owns(levels: Sequence[Level], *, joined: bool) -> None:
                 raise level.draft.source.error(text, own.at)
 
 
-def _named(draft: Draft, states: States) -> tuple[tuple[str, str], ...]:
-    found: dict[str, str] = {}
+def _named(draft: Draft, states: States) -> dict[str, Output]:
+    """By column of the fragment what stands for it in the SELECT list."""
+    found: dict[str, Output] = {}
     for output in draft.outputs:
         column = states.column_of(output.value)
         if column is not None:
-            found.setdefault(column, output.name)
-    return tuple(found.items())
+            found.setdefault(column, output)
+    return found
 
 
 def _with_sides(sql: str, draft: Draft, beside: list[Plan]) -> Draft:

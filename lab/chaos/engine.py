@@ -434,7 +434,7 @@ _TOYS: Final[dict[Definition | TapDefinition, Made[Any]]] = {}
 def defined(plan: Plan) -> Definition:
     """What stands for a plan where it travels, as the plans here are not made of a text: equal ones have
     equal ones."""
-    told = (plan, plan.since, plan.choice, plan.named)
+    told = (plan, plan.since, plan.choice, plan.named, *plan.kinds)
     text = f"SELECT {hashlib.sha256(repr(told).encode()).hexdigest()}"
     tables = tuple(Contents.of(table) for one in plan.unranged for table in one.tables)
     functions = () if plan.final is None else (plan.final,)

@@ -8,13 +8,18 @@ from collections.abc import Mapping
 from elf.batch import decode
 from elf.fields import replace
 from elf.job import events as was
+from elf.job.output import OutputSpec
 from elf.job.spec import JobSpec
+from elf.job.tables import why_unfit
+from elf.ql.planner import plan_text
 from elf.wire.clients import Execute, Failed
 from lab.chaos.engine import plan
 from lab.chaos.world import World
 from tests.support.histories import begun
 from tests.support.jobgroups import leader, members, moved, staffed
 from tests.support.outside import said
+from tests.support.ql_table import SCHEMA
+from tests.support.versions import answered, reconfigure
 
 CREATE = "CREATE TABLE seen FROM JOB job KEY (k0)"
 QUERY = replace(plan(2), named=(("k0", "k0"),))
@@ -118,3 +123,44 @@ def test_what_no_table_can_be_is_refused_in_a_line() -> None:
     assert refused(world, 1, "CREATE TABLE c FROM JOB job KEY (k0)") == (
         "job job has 2 tables, the most that a job can have"
     )
+
+
+def test_a_version_whose_rows_a_table_could_not_take_is_refused() -> None:
+    """Of ALTER and of ROLLBACK, by the job's master."""
+    numbers, texts = replace(QUERY, kinds=("bigint",)), replace(plan(6, 2), kinds=("text",))
+    world = World(304, 3, checking=False)
+    spec, _ = begun(world, 30_000, rate_ms=1_000, query=numbers)
+    staffed(world, spec, 3)
+    world.run(3_000)
+    reconfigure(world, spec, "alter", texts, immediately=True)
+    assert answered(world) == ""
+    world.run(6_000)
+    said(world, 1, CREATE)
+    why = "its table seen: k0 is text in it, and would be bigint; DROP TABLE seen first"
+    assert refused(world, 2, "ROLLBACK JOB job TO VERSION 1").endswith(f" says: {why}")
+    reconfigure(world, spec, "alter", replace(plan(4), kinds=("bigint",)))
+    assert answered(world) == why
+    said(world, 1, "DROP TABLE seen")
+    assert "is version 3 now" in said(world, 2, "ROLLBACK JOB job TO VERSION 1").text
+
+
+def test_a_table_takes_the_rows_of_a_version_with_the_same_columns_and_types() -> None:
+    def why(select: str, by: str) -> str:
+        ends = "WINDOWING 10 SECONDS"
+        had = plan_text(f"SELECT store, clicks, COUNT(*) AS n FROM x GROUP BY store, clicks {ends}", SCHEMA)
+        new = plan_text(f"SELECT {select} FROM x GROUP BY {by} {ends}", SCHEMA)
+        return why_unfit(
+            [OutputSpec("seen", "me", 1, f"{'0' * 32}.1", "table:", (("key", "store"),))], had, new
+        )
+
+    assert not why("SUM(price) AS s, clicks, store", "clicks, store")
+    assert not why("store, clicks + 1 AS clicks, COUNT(*) AS n", "store, clicks + 1")
+    first = "DROP TABLE seen first"
+    for kind in ("text", "double"):
+        assert why(f"store, CAST(clicks AS {kind}) AS clicks, 1 AS n", f"store, CAST(clicks AS {kind})") == (
+            f"its table seen: clicks is bigint in it, and would be {kind}; {first}"
+        )
+    assert why("store, COUNT(*) AS n", "store") == (
+        f"its table seen: it has a row for each store, clicks, and that version groups by store; {first}"
+    ).replace("store, clicks,", "clicks, store,")
+    assert why("store, COUNT(*) AS n", "store, clicks").startswith("its table seen: its SELECT list lacks")

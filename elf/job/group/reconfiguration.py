@@ -17,6 +17,7 @@ from elf.job.events import WindowsCommitted
 from elf.job.group.master import Master
 from elf.job.messages.groups import CreateJob, FunctionFailed, ReconfigureJob
 from elf.job.spec import Flow, JobSpec, flow_topic, flow_uid, range_topic, topics_of
+from elf.job.tables import why_unfit
 from elf.ql.definition import Definition
 from elf.security.authored import Authorship
 from elf.wire.base import Answer
@@ -79,6 +80,8 @@ class Reconfiguration:
                     spec = self._next(request.definition, request.roots, request.authors)
                     spec = replace(spec, scale=request.scale)
                 reset, at_once = request.reset, request.immediately
+                if why := why_unfit(self._log.outputs(spec.uid), master.spec.plan, spec.plan):
+                    raise UserError(why)
                 self._must_be_signed(spec)
                 found = master.alter(
                     spec,
