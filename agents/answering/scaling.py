@@ -71,7 +71,7 @@ class Scaling:
         now = spec.plan.trees
         trees = now + statement.by
         if not 1 <= trees <= TREES_MAX:
-            raise UserError(f"job {spec.name} has {_trees(now)}: there are 1 to {TREES_MAX}, not {trees}")
+            raise UserError(f"job {spec.name} {_no_further(now, statement.by)}")
         definition = yield from self.with_trees(asked, spec, trees)
         self._creators.plan(asked.creator, definition.plan, spec)
         loads = yield from self._fleet.loads()
@@ -181,6 +181,12 @@ def _must_bear(spec: JobSpec, other: Plan) -> None:
     kept, why = is_kept(spec.plan, other)
     if kept and why:
         raise UserError(f"job {spec.name} cannot scale by itself: {why}")
+
+
+def _no_further(now: int, by: int) -> str:
+    """Why a job with so many trees cannot have so many more, or fewer."""
+    how, room, end = ("IN", now - 1, "the fewest") if by < 0 else ("OUT", TREES_MAX - now, "the most")
+    return f"has {_trees(now)}, " + (f"so SCALE {how} {room} at most" if room else f"{end} that there are")
 
 
 def _trees(count: int) -> str:

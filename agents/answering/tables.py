@@ -306,7 +306,7 @@ def _as_of(one: TableRows) -> str:
 
 def _told(rows: int, spec: OutputSpec, one: TableRows) -> str:
     """What the rows are of, for people."""
-    text = f"{rows:,} rows of table {spec.name}{_as_of(one)}"
-    if not one.found:
+    text = f"{rows:,} {'row' if rows == 1 else 'rows'} of table {spec.name}{_as_of(one)}"
+    if not one.found and one.count > 1:
         text += f"; all {one.count:,} rows were read: WHERE {' = … AND '.join(one.kept.key)} = … reads a few"
     return text

@@ -74,7 +74,8 @@ def test_more_roots_and_fewer_as_a_person_wants(monkeypatch: pytest.MonkeyPatch)
     assert len({flow.leader for flow in now(world, spec).flows}) == 3
     world.run(5_000)
     assert "it has 2 trees, and had 3" in told(world, "ALTER JOB job SCALE IN 1", 1)
-    assert told(world, "ALTER JOB job SCALE IN 2") == "job job has 2 trees: there are 1 to 64, not 0"
+    assert told(world, "ALTER JOB job SCALE IN 9") == "job job has 2 trees, so SCALE IN 1 at most"
+    assert told(world, "ALTER JOB job SCALE OUT 64") == "job job has 2 trees, so SCALE OUT 62 at most"
     assert "ALTER JOB job SCALE IN 1: " in " ".join(facts(world).values())
     world.run(max(0, until - world.now) + 6_000)
     exact(world, spec, until, 10)
@@ -141,6 +142,7 @@ def test_whoever_dies_after_a_decision_windows_are_right(kill: str, monkeypatch:
 def test_what_cannot_have_other_trees_is_refused() -> None:
     world = World(404, 2)
     begun(world, 10_000, query=replace(plan(2), windows=(Landmark(2 * SECOND),)))
+    assert told(world, "ALTER JOB job SCALE IN 1") == "job job has 1 tree, the fewest that there are"
     assert told(world, "ALTER JOB job SCALE AUTO (1, 3)").startswith(
         "job job cannot scale by itself: its landmark windows hold rows that"
     )

@@ -70,6 +70,8 @@ def test_a_key_is_found_through_any_agent_whoever_leads() -> None:
             if key in found:
                 (one,) = rows(world, through, f"SELECT * FROM seen WHERE k0 = '{key}'")
                 assert (one["k0"], one["s0"]) == (key, count)
+                told = said(world, through, f"SELECT * FROM seen WHERE k0 = '{key}'").text
+                assert told.startswith("1 row of table seen, as of "), told
     world.run_until(lambda: len({agent.store.tables.states(spec.uid) for agent in members(world, spec)}) == 1)
 
 
