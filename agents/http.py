@@ -72,9 +72,11 @@ class AgentStatus(Protocol):
     def broadcasts(self, job: str) -> Sequence[Fact] | None:
         """The last notices of a job that came here, oldest first; None when there is no such job."""
 
-    async def rows(self, table: str, equals: Sequence[tuple[str, str]], *, anywhere: bool) -> Fact | None:
-        """The rows of a table that have these values; None when there is no such table. Raises
-        ``UserError``."""
+    async def rows(
+        self, table: str, equals: Sequence[tuple[str, str]], *, anywhere: bool, creator: str = ""
+    ) -> Fact | None:
+        """The rows of a table that have these values; None when there is no such table. ``creator``: whose,
+        where several have one of that name. Raises ``UserError``."""
 
     async def windows(self, job: str) -> AsyncIterator[Fact] | None:
         """The results of a job from now on, one window after the other; None when there is no such job."""
@@ -176,14 +178,15 @@ class HttpServer:
         return _answer({"notices": broadcasts})
 
     async def _rows(self, request: Request) -> Response:
-        """``?COLUMN=VALUE&…``, and ``&as_of=any``."""
+        """``?COLUMN=VALUE&…``, ``&as_of=any`` and ``&creator=NAME``."""
         name, asked = request.path_params["name"], request.query_params.multi_items()
-        equals = [one for one in asked if one[0] != "as_of"]
+        equals = [one for one in asked if one[0] not in ("as_of", "creator")]
         as_of = {value for column, value in asked if column == "as_of"}
         if len(dict(equals)) != len(equals) or as_of - {"any"}:
             raise HTTPException(400, "a column is given once, and as_of is 'any' or not there")
+        creator = request.query_params.get("creator", "")
         try:
-            rows = await self._facts.rows(name, equals, anywhere=bool(as_of))
+            rows = await self._facts.rows(name, equals, anywhere=bool(as_of), creator=creator)
         except ElfError as refused:
             raise HTTPException(400, str(refused)) from None
         if rows is None:

@@ -3,12 +3,14 @@ while it stands aside (``agents.disk.room``)."""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Sequence
 from datetime import UTC, datetime
 from typing import Final
 
 import msgspec
+import pyarrow as pa
 
 from agents.driver import Driver
 from agents.http import Fact, NotServing
@@ -23,6 +25,10 @@ from elf.wire.clients import ONE_SHOT_PREFIX, Execute, Published, Reply, WindowR
 
 BUDGETS_SHOWN: Final = 10
 """Of those whose budgets are used up: the first."""
+ROWS_MAX: Final = 10_000
+"""Of a table in one answer."""
+ROWS_AT_ONCE: Final = 100
+"""So many are made ready for an answer on the loop; more on a thread."""
 
 
 class Status:
@@ -135,11 +141,18 @@ class Status:
             for heard in node.broadcasts.of(spec.uid)
         ]
 
-    async def rows(self, table: str, equals: Sequence[tuple[str, str]], *, anywhere: bool) -> Fact | None:
+    async def rows(
+        self, table: str, equals: Sequence[tuple[str, str]], *, anywhere: bool, creator: str = ""
+    ) -> Fact | None:
         log = self._driver.node.log
-        spec = next((one for one in log.outputs() if is_table(one) and one.name == table), None)
-        if spec is None:
+        there = [one for one in log.outputs() if is_table(one) and one.name == table]
+        if not there:
             return None
+        named = [one for one in there if creator in ("", one.creator)]
+        if len({one.creator for one in named}) != 1:
+            owners = ", ".join(sorted({one.creator for one in there}))
+            raise UserError(f"there are tables {table} of {owners}: creator=… says whose")
+        spec = named[-1]
         given = {column.lower() for column, _ in equals}
         if missing := [one for one in spec.option("key").split(",") if one.lower() not in given]:
             raise UserError(f"a row is found by its key: add {missing[0]}=… to the question")
@@ -148,13 +161,19 @@ class Status:
         )
         sql = f"SELECT * FROM {table}{' AS OF ANY' if anywhere else ''} WHERE {where}"
         asked = Execute(request=1, sql=sql, creator=spec.creator)
-        found: list[object] = []
+        found = list[pa.Table]()
         async for reply in Inside(self._driver, None, spec.creator).anywhere(asked):
             if isinstance(reply, Reply) and reply.payload:
-                found += [plain(row) for row in decode(reply.payload).to_pylist()]
+                found.append(decode(reply.payload))
+                if (count := sum(one.num_rows for one in found)) > ROWS_MAX:
+                    raise UserError(
+                        f"{count:,} rows have this key, and {ROWS_MAX:,} is the most here: SQL has all"
+                    )
             if isinstance(reply, Reply) and reply.done:
+                few = sum(one.num_rows for one in found) <= ROWS_AT_ONCE
+                rows = _plain(found) if few else await asyncio.to_thread(_plain, found)
                 told = msgspec.json.decode(reply.body)
-                return {"rows": found, "number": told["number"], "as_of": told["as_of"]}
+                return {"rows": rows, "number": told["number"], "as_of": told["as_of"]}
         raise UserError("the agent ends")
 
     async def windows(self, job: str) -> AsyncIterator[Fact] | None:
@@ -208,11 +227,19 @@ class Aside:
     def broadcasts(self, job: str) -> Sequence[Fact] | None:
         raise NotServing(self._why)
 
-    async def rows(self, table: str, equals: Sequence[tuple[str, str]], *, anywhere: bool) -> Fact | None:
+    async def rows(
+        self, table: str, equals: Sequence[tuple[str, str]], *, anywhere: bool, creator: str = ""
+    ) -> Fact | None:
         raise NotServing(self._why)
 
     async def windows(self, job: str) -> AsyncIterator[Fact] | None:
         raise NotServing(self._why)
+
+
+def _plain(tables: Sequence[pa.Table]) -> list[object]:
+    """Their rows, for JSON; some at a time, since Arrow lets no other thread run meanwhile."""
+    parts = (part for table in tables for part in table.to_batches(max_chunksize=ROWS_AT_ONCE))
+    return [plain(row) for part in parts for row in part.to_pylist()]
 
 
 def _quoted(text: str, mark: str) -> str:

@@ -114,6 +114,8 @@ async def test_rows_of_a_table(server: HttpServer) -> None:
     assert (await ask(server, "/api/v1/tables/seen?ip=a%20b"))[::2] == (200, told)
     told = b'{"rows":[{"ip":"a","n":"1"}],"number":3,"anywhere":true}'
     assert (await ask(server, "/api/v1/tables/seen?ip=a&as_of=any&n=1"))[::2] == (200, told)
+    told = b'{"rows":[{"ip":"a"}],"number":3,"anywhere":false,"creator":"ann"}'
+    assert (await ask(server, "/api/v1/tables/seen?ip=a&creator=ann"))[::2] == (200, told)
 
 
 @pytest.mark.parametrize(

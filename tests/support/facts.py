@@ -47,11 +47,12 @@ class Status:
         return []
 
     async def rows(
-        self, table: str, equals: Sequence[tuple[str, str]], *, anywhere: bool
+        self, table: str, equals: Sequence[tuple[str, str]], *, anywhere: bool, creator: str = ""
     ) -> Mapping[str, object] | None:
         if not equals:
             raise UserError("a row is found by its key: add ip=… to the question")
-        return {"rows": [dict(equals)], "number": 3, "anywhere": anywhere} if table == "seen" else None
+        told = {"rows": [dict(equals)], "number": 3, "anywhere": anywhere}
+        return told | ({"creator": creator} if creator else {}) if table == "seen" else None
 
     async def windows(self, job: str) -> AsyncIterator[Mapping[str, object]] | None:
         return self._feed() if job == "top ten" else None
