@@ -30,7 +30,17 @@ from elf.job.effects import TableQuestion
 from elf.job.messages.log import AddOutput
 from elf.job.output import OutputSpec
 from elf.job.spec import JobSpec
-from elf.job.tables import BEHIND, NO_TABLE, ROUND_ROWS, Asked, ReadTable, TableRows, grouped_by, is_table
+from elf.job.tables import (
+    BEHIND,
+    NO_TABLE,
+    ROUND_ROWS,
+    Asked,
+    ReadTable,
+    TableRows,
+    grouped_by,
+    is_table,
+    why_no_table,
+)
 from elf.wire.base import Answer
 from elf.wire.clients import Execute, Reply
 
@@ -230,7 +240,8 @@ class Tables:
             row: dict[str, object] = {"table": spec.name, "creator": spec.creator, "job": job.name}
             row["key"] = spec.option("key").replace(",", ", ")
             try:
-                found.append(row | _facts((yield from self._read(spec, rows=False)), spec))
+                now = yield from self._read(spec, rows=False)
+                found.append(row | _facts(now) | {"state": _state(now, spec, job)})
             except UserError as error:
                 none = dict.fromkeys(("rows", "bytes", "evicted", "unfit"), 0)
                 found.append(row | none | {"as_of": "", "state": str(error)})
@@ -254,7 +265,7 @@ class Tables:
             "columns": ", ".join(f"{field.name} {field.type}" for field in schema),
             "retained": f"{retain / 60_000_000:g} minutes" if retain else "for ever",
             "leader": "" if job is None else self._fleet.named(self._masters.leader(job)),
-            **{name: value for name, value in _facts(one, spec).items() if name != "state"},
+            **_facts(one),
         }
         return [{"fact": fact, "value": value} for fact, value in told.items()]
 
@@ -266,18 +277,22 @@ def _reply(asked: Execute, text: str, one: TableRows, payload: bytes = b"") -> R
     return Reply(request=asked.request, text=text, body=msgspec.json.encode(told), payload=payload)
 
 
-def _facts(one: TableRows, spec: OutputSpec) -> dict[str, object]:
-    state = "up to date" if one.number else "no window yet"
+def _state(one: TableRows, spec: OutputSpec, job: JobSpec) -> str:
+    if why_no_table(job.plan) or set(one.kept.columns) != set(grouped_by(job.plan)):
+        return "its job's windows do not fit"
     if one.kept.table != spec.uid:
         done = min(one.rounds * ROUND_ROWS, one.count)
-        state = f"found by {', '.join(one.kept.key)} until all rows have the new key: {done:,} have"
+        return f"found by {', '.join(one.kept.key)} until all rows have the new key: {done:,} have"
+    return "up to date" if one.number else "no window yet"
+
+
+def _facts(one: TableRows) -> dict[str, object]:
     return {
         "rows": one.count,
         "bytes": one.size,
         "evicted": one.evicted,
         "unfit": one.unfit,
         "as_of": moment(one.newest_us) if one.newest_us is not None else "",
-        "state": state,
     }
 
 

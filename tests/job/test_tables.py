@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import pytest
+
 from elf.batch import decode
 from elf.fields import replace
 from elf.job import events as was
@@ -134,16 +136,36 @@ def test_a_version_whose_rows_a_table_could_not_take_is_refused() -> None:
     spec, _ = begun(world, 30_000, rate_ms=1_000, query=numbers)
     staffed(world, spec, 3)
     world.run(3_000)
+    world.client_inbox.clear()
     reconfigure(world, spec, "alter", texts, immediately=True)
     assert answered(world) == ""
     world.run(6_000)
     said(world, 1, CREATE)
     why = "its table seen: k0 is text in it, and would be bigint; DROP TABLE seen first"
     assert refused(world, 2, "ROLLBACK JOB job TO VERSION 1").endswith(f" says: {why}")
+    world.client_inbox.clear()
     reconfigure(world, spec, "alter", replace(plan(4), kinds=("bigint",)))
     assert answered(world) == why
     said(world, 1, "DROP TABLE seen")
     assert "is version 3 now" in said(world, 2, "ROLLBACK JOB job TO VERSION 1").text
+
+
+def test_a_table_whose_job_has_other_windows_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As of a job that goes back by itself, when its function has failed."""
+    world = World(305, 3, checking=False)
+    spec, _ = begun(world, 20_000, rate_ms=1_000, query=QUERY)
+    staffed(world, spec, 3)
+    said(world, 1, CREATE)
+    world.run(8_000)
+    (row,) = rows(world, 0, "SHOW TABLES")
+    assert row["state"] == "up to date"
+    monkeypatch.setattr("elf.job.group.reconfiguration.why_unfit", lambda *_: "")
+    world.client_inbox.clear()
+    reconfigure(world, spec, "alter", replace(plan(6, 2), named=(("k0", "key"),)), immediately=True)
+    assert answered(world) == ""
+    world.run(6_000)
+    (row,) = rows(world, 0, "SHOW TABLES")
+    assert row["state"] == "its job's windows do not fit"
 
 
 def test_a_table_takes_the_rows_of_a_version_with_the_same_columns_and_types() -> None:
