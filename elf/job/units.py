@@ -12,9 +12,12 @@ root commits a unit with such pieces as a whole or not at all, so nothing durabl
 
 **Why no window is cut.** A root that has not yet heard of a version with finer windows may commit a unit
 across one of their bounds. So a version that joins a running flow counts only from behind a commit whose
-root's log had come as far as the version's entry (``Panes.known_from``; protocol 6.10). A commit says how far
-that was (``roster_version``). A later root takes no unit before its log has come as far as all commits of the
-flow that it has. So whoever commits a unit that such a version reads knows the version.
+root's log had come far enough (``Panes.known_from``; protocol 6.10): to the version's entry, or to an earlier
+one from which on, up to that, all units that readers agreed on fit into its windows (``fit_since`` in
+``elf.job.catalog.readings``). So windows like those that are read already, or of a multiple of their units,
+wait for nobody. A commit says how far its root's log was (``roster_version``). A later root takes no unit
+before its log has come as far as all commits of the flow that it has. So whoever commits a unit that such a
+version reads takes none that cuts its windows.
 
 Nothing of this happens where the log has never named two regions.
 """
@@ -26,7 +29,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from elf.job.catalog.log import CatalogLog
-from elf.job.spec import JobSpec, flow_uid
+from elf.job.spec import Flow, JobSpec, flow_uid
 from elf.ql.plan import Fragment, Plan
 from elf.windows import Cumulative, Sliding
 
@@ -76,11 +79,25 @@ def unit_of(log: CatalogLog, uid: str) -> int:
     return agreed(log.attached(uid), flow.fragment)
 
 
+def unit_end_us(log: CatalogLog, flow: Flow, pane: int) -> int:
+    """When the unit that a pane is in ends, in event time."""
+    unit = unit_of(log, flow.uid)
+    return (pane // unit + 1) * unit * flow.fragment.pane_us
+
+
 def joined_at(log: CatalogLog, spec: JobSpec) -> tuple[int, ...]:
     """For each flow of a version that now begins to read how far the log of the flow's root must have come
-    before the version counts; 0: the version has brought the flow, or its panes are never merged."""
+    before the version counts; 0: the version has brought the flow, or its panes are never merged, or no root
+    can ever have taken a unit that crosses a bound of its windows."""
     own = {flow_uid(flow.fragment, f"{spec.uid}.{spec.version}.{n}") for n, flow in enumerate(spec.flows)}
     return tuple(
-        log.last if log.spans_regions and is_mergeable(flow.fragment) and flow.uid not in own else 0
+        _joined_at(log, spec, flow)
+        if log.spans_regions and is_mergeable(flow.fragment) and flow.uid not in own
+        else 0
         for flow in spec.flows
     )
+
+
+def _joined_at(log: CatalogLog, spec: JobSpec, flow: Flow) -> int:
+    panes = panes_of(spec.plan)
+    return log.readings.fit_since(flow.uid, spec, lambda there: panes % agreed(there, flow.fragment) == 0)

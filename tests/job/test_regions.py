@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from datetime import UTC, datetime
 from functools import partial
 
 import pytest
@@ -13,7 +14,9 @@ from elf.cli.tree import heads_of, read_tree
 from elf.job.catalog.log import CatalogLog
 from elf.job.messages.log import MemberJoined, MemberLeft
 from elf.job.spec import Flow, JobSpec
-from elf.wire.clients import Reply
+from elf.ql.plan import Plan
+from elf.wire.base import Answer
+from elf.wire.clients import Failed, Reply
 from lab.chaos.engine import plan, united
 from lab.chaos.world import World
 from tests.chaos import plants
@@ -135,8 +138,12 @@ def test_a_version_counts_from_behind_a_commit_of_a_root_that_knows_it(
     behind = [True]
     lagging(world, spec, behind)
     there = next(agent for agent in world.agents if agent.address != spec.leader)
-    world.submit(there.index, plan(2, 1), world.name_at("finer", there))
+    world.client_inbox.clear()
+    world.submit(there.index, plan(2, 1), world.name_at("finer", there), client="client:5")
     world.run(10_000)
+    (answer,) = world.client_inbox
+    assert isinstance(answer, Answer)
+    assert ("is created, and begins when" in answer.error) is not planted
     behind.clear()
     world.run(max(0, until - world.now) + 10_000)
     (other,) = [one for one in world.agents[0].node.log.jobs() if one.name.startswith("finer")]
@@ -148,3 +155,41 @@ def test_a_version_counts_from_behind_a_commit_of_a_root_that_knows_it(
     ]
     assert len(right) > 10
     assert all(right) is not planted
+
+
+def joining(planned: Callable[[], Plan]) -> tuple[World, JobSpec]:
+    """Four seconds behind the beginning of a unit of thirty panes another job over these is created."""
+    world = world_of(2, 6)
+    spec, _ = begun(world, 200_000, query=united(30, 30), rate_ms=4_000)
+    world.run(32_000)
+    world.run(-world.now % 30_000 + 4_000)
+    there = next(agent for agent in world.agents if agent.address != spec.leader)
+    world.client_inbox.clear()
+    world.submit(there.index, planned(), world.name_at("other", there), client="client:5")
+    return world, spec
+
+
+def test_who_joins_a_flow_whose_units_fit_waits_for_nobody() -> None:
+    world, spec = joining(lambda: united(30, 30))
+    world.run_until(lambda: bool(world.client_inbox), 2_000)
+    for statement in ("PAUSE JOB job", "RESUME JOB job", "PAUSE JOB job"):
+        now = world.now
+        assert isinstance(said(world, 1, statement), Reply)
+        assert world.now - now < 2_000
+    (other,) = [one for one in world.agents[0].node.log.jobs() if one.name.startswith("other")]
+    assert other.flows[0].uid == spec.flows[0].uid
+
+
+def test_who_changes_a_job_that_waits_for_a_unit_hears_when_it_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = world_of(2, 3)
+    spec, _ = begun(world, 60_000, query=united(10, 10), rate_ms=4_000)
+    world.run(12_000)
+    assert isinstance(said(world, 1, "PAUSE JOB job"), Reply)
+    monkeypatch.setattr("elf.job.group.reading.joined_at", lambda log, spec: (log.last + 1,))
+    answer = said(world, 1, "RESUME JOB job")
+    assert isinstance(answer, Failed)
+    root = world.by_address[spec.leader].node.job_groups.roots.get(spec.flows[0].uid)
+    assert root is not None
+    at = datetime.fromtimestamp(root.durable_to() // 10 * 10 + 10, UTC)
+    assert "version 2 of job job begins when panes that its flow merges" in answer.text
+    assert f"end, at {at:%H:%M:%S} UTC or soon after; until then nothing is changed" in answer.text

@@ -7,16 +7,19 @@ import pytest
 
 from elf.errors import ElfBug
 from elf.fields import replace
+from elf.job.catalog.log import CatalogLog
+from elf.job.catalog.readings import ENDED_MAX
 from elf.job.contributions import Piece, Pile, bitmap
+from elf.job.messages.log import JobAdded, JobDropped, MemberJoined, VersionAdded, VersionEnded
 from elf.job.messages.rollup import UNIT_PANES_MAX, UnitSlice
 from elf.job.rollup.border import Border
 from elf.job.rollup.root import Root
 from elf.job.rollup.slices import piece_of, slice_of
-from elf.job.spec import Flow
-from elf.job.units import UNIT_US_MAX, divisor, is_mergeable, panes_of
+from elf.job.spec import Flow, JobSpec, flow_uid
+from elf.job.units import UNIT_US_MAX, divisor, is_mergeable, joined_at, panes_of
 from elf.ql.plan import Plan, Top
 from elf.windows import Cumulative
-from lab.chaos.engine import SECOND, plan, staged, united
+from lab.chaos.engine import SECOND, STREAM, plan, spec_of, staged, united
 from tests.support.stragglers import progress, rooted
 
 ALL = bitmap(range(3))
@@ -195,3 +198,82 @@ def test_a_unit_that_comes_late_revises_what_was_committed_as_a_whole_and_nothin
     assert (late.start, late.end, late.revision, late.members) == (12, 18, 1, ALL)
     root.committed(late, 20_000)
     root.check()
+
+
+def spec(name: str, query: Plan, version: int = 1) -> JobSpec:
+    """A version of a job that reads one and the same flow of panes of 5 s."""
+    fragment = united(60, 12).fragment
+    flow = Flow(flow_uid(fragment, ""), fragment, bytes(16), "a:1")
+    return replace(spec_of(name, "me", 1, query, (flow,)), version=version)
+
+
+def log_of(*added: JobSpec | tuple[JobSpec, str]) -> CatalogLog:
+    """A log with two regions: versions that are added, and what ends or hides some."""
+    log = CatalogLog()
+    for number, region in enumerate(("eu", "us")):
+        member = f"a{number}:1"
+        log.append(
+            MemberJoined(
+                seq=number + 1,
+                stream=STREAM,
+                number=number,
+                agent_id=member,
+                name=member,
+                incarnation=1,
+                address=member,
+                since_us=-1,
+                place=region,
+            )
+        )
+    for one in added:
+        seq = log.last + 1
+        if isinstance(one, JobSpec):
+            known = log.job(one.uid) is not None
+            log.append(VersionAdded(seq=seq, spec=one) if known else JobAdded(seq=seq, spec=one))
+        elif one[1] == "dropped":
+            log.append(JobDropped(seq=seq, uid=one[0].uid))
+        else:
+            log.append(VersionEnded(seq=seq, uid=one[0].uid, version=one[0].version))
+    return log
+
+
+def minutes(minutes: int) -> Plan:
+    return replace(united(60, 12), windows=(Cumulative(600 * SECOND, minutes * 60 * SECOND),))
+
+
+ONE, TWO, HALF = minutes(1), minutes(2), replace(united(30, 6), fragment=united(60, 12).fragment)
+OLD, NEW, OTHER = spec("old", ONE), spec("new", ONE), spec("other", TWO)
+
+
+@pytest.mark.parametrize(
+    ("added", "joined"),
+    [
+        ((OLD, NEW), 0),
+        ((OLD, OTHER, NEW), 0),
+        ((OTHER, OLD, NEW), 4),
+        ((OTHER, OLD, (OTHER, "over"), NEW), 4),
+        ((OTHER, NEW), 4),
+        ((OLD, spec("new", HALF)), 4),
+        ((OLD, (OLD, "over"), spec("old", ONE, 2)), 0),
+        ((OLD, OTHER, (OLD, "over"), NEW), 6),
+        ((OLD, OTHER, (OLD, "dropped"), (OTHER, "dropped"), NEW), 6),
+        ((OLD, (OTHER, "dropped"), NEW), 4),
+        ((OLD, (spec("old", ONE, 2), "over"), (OLD, "dropped"), NEW), 5),
+        ((OLD, NEW, (OTHER, "over")), 4),
+    ],
+)
+def test_a_version_waits_for_roots_that_may_have_agreed_on_what_cuts_its_windows(
+    added: tuple[JobSpec, ...], joined: int
+) -> None:
+    log = log_of(*added)
+    (new,) = [one for one in added if isinstance(one, JobSpec)][-1:]
+    assert joined_at(log, new) == (joined,)
+
+
+def test_of_a_reading_that_is_forgotten_nothing_is_claimed() -> None:
+    others = [(one, (one, "over")) for one in (spec(f"x{n}", ONE) for n in range(ENDED_MAX))]
+    flat = [part for pair in others for part in pair]
+    assert joined_at(log_of(OLD, *flat, NEW), NEW) == (0,)
+    first = spec("first", ONE)
+    log = log_of(OLD, first, (first, "over"), *flat, NEW)
+    assert joined_at(log, NEW) == (5,)

@@ -31,6 +31,7 @@ from elf.job.catalog.bootstrap import bootstrap_of
 from elf.job.catalog.compaction import Compaction, Version, tombstone
 from elf.job.catalog.flowgroups import FlowGroups, RangeGroup
 from elf.job.catalog.members import Member, Members
+from elf.job.catalog.readings import Readings
 from elf.job.messages.log import (
     AggregateAdded,
     FlowEnded,
@@ -87,6 +88,7 @@ class CatalogLog(Members):
         self._over: dict[str, set[int]] = {}
         self._attached: dict[str, dict[tuple[str, int], None]] = {}
         self._ended: set[str] = set()
+        self.readings = Readings()
         self._bootstrapped_at: dict[str, str] = {}
         self._generations: dict[str, int] = {}
         """The highest of all jobs that ever were, by app id."""
@@ -146,7 +148,7 @@ class CatalogLog(Members):
                 self._over.setdefault(entry.uid, set()).add(entry.version)
                 if len(self._versions.get(entry.uid, ())) > 1:
                     self.assignments.ended(entry, self._jobs[entry.uid])
-                self._detach(entry.uid, entry.version)
+                self._detach(entry.uid, entry.version, entry.seq)
                 self._compaction.changed(entry.uid)
             case ProgramAdded():
                 self.authors.add_program(entry.spec)
@@ -289,11 +291,15 @@ class CatalogLog(Members):
         self._number(uid)
         if (said := bootstrap_of(uid)) is not None:
             self.job_groups.decide(said)
+        self.readings.drop(uid, entry.seq, known=bool(made) or self._is_no_query(uid))
         for version in list(made):
-            self._detach(uid, version)
+            self._detach(uid, version, entry.seq)
         self._drop_outputs(uid)
         self._aggregates.pop(uid, None)
         self._compaction.changed(uid)
+
+    def _is_no_query(self, uid: str) -> bool:
+        return uid in self._outputs or uid in self._programs or uid in self._aggregates
 
     def forget(self) -> None:
         """Replace what nothing needs any more by tombstones."""
@@ -359,22 +365,27 @@ class CatalogLog(Members):
                 ):  # a lasting job must not rest on a SELECT's flow, which dies with its root
                     self._by_fragment.setdefault(flow.fragment, flow.uid)
                 self._attached.setdefault(flow.uid, {})[spec.uid, spec.version] = None
+                self.readings.begin(flow.uid, spec, seq)
 
-    def _detach(self, uid: str, version: int) -> None:
+    def _detach(self, uid: str, version: int, seq: int) -> None:
         left = self._versions.get(uid, {})
         spec = left.pop(version, None)
         self.assignments.detached(uid, version)
+        if spec is None:
+            self.readings.hide(uid, seq)
         if left:
             self._jobs[uid] = left[max(left)]
         for flow in spec.flows if spec else ():
             readers = self._attached.get(flow.uid)
             if readers is not None:
                 readers.pop((uid, version), None)
+            self.readings.end(flow.uid, uid, version, seq)
 
     def _forget_flow(self, uid: str) -> None:
         self._ended.add(uid)
         self._compaction.ended(uid)
         self._attached.pop(uid, None)
+        self.readings.forget(uid)
         flow = self._flows.pop(uid, None)
         if flow is not None:
             self.job_groups.ended(uid)

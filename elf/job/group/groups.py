@@ -433,6 +433,7 @@ class JobGroups:
             found.extend(
                 group.tell_of_silence(self._proposals.founders.why(group.master.spec, now_ms), now_ms)
             )
+            found.extend(group.reconfiguration.tell_of_units(now_ms))
             found.extend(group.work_out(now_ms))
             found.extend(self.advance(group, now_ms))
             found.extend(group.prune(now_ms))

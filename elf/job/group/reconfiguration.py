@@ -8,6 +8,9 @@ committed the last record of its versions.
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+from typing import Final
+
 from elf.errors import UserError
 from elf.fields import replace
 from elf.job.catalog.log import CatalogLog
@@ -18,10 +21,14 @@ from elf.job.group.master import Master
 from elf.job.messages.groups import CreateJob, FunctionFailed, ReconfigureJob
 from elf.job.spec import Flow, JobSpec, flow_topic, flow_uid, range_topic, topics_of
 from elf.job.tables import why_unfit
+from elf.job.units import unit_end_us
 from elf.ql.definition import Definition
 from elf.security.authored import Authorship
 from elf.wire.base import Answer
 from elf.wire.clients import ONE_SHOT_PREFIX
+
+UNITS_TOLD_MS: Final = 6_000
+"""Who has waited for as long is told why: before the asker stops waiting."""
 
 
 class Reconfiguration:
@@ -239,6 +246,22 @@ class Reconfiguration:
         waiting = (*(request for request, _ in self._ended), asker, self.creator)
         error = f"the master of job {name} moved meanwhile; DESCRIBE {name} says what has become of that"
         return [Send(one.origin, Answer(id=one.id, error=error)) for one in waiting if one is not None]
+
+    def tell_of_units(self, now_ms: int) -> list[Effect]:
+        """A version that waits for the end of a unit (protocol 6.10) may begin after those who asked for it
+        have stopped waiting: they hear when it does."""
+        pending, name = self._master.pending, self._master.spec.name
+        waits = pending.version.waits_for_roots() if pending is not None else []
+        if pending is None or not waits or not self.durable or now_ms - pending.since_ms < UNITS_TOLD_MS:
+            return []
+        at_us = max(unit_end_us(self._log, flow.flow, flow.durable_to()) for flow in waits)
+        at = datetime.fromtimestamp(at_us // 1_000_000, UTC).strftime("%H:%M:%S UTC")
+        why = f"when panes that its flow merges for the windows of other jobs end, at {at} or soon after"
+        if self._master.state == "preparing":
+            return self.not_created(f"job {name} is created, and begins {why} (or DROP JOB {name})")
+        request, pending.asker = pending.asker, None
+        error = f"version {pending.version.number} of job {name} begins {why}; until then nothing is changed"
+        return [Send(request.origin, Answer(id=request.id, error=error))] if request is not None else []
 
     def not_created(self, error: str) -> list[Effect]:
         """The job will not be created: answer the creator, if it still waits."""

@@ -91,11 +91,12 @@ class Version:
         begun = [first for first in firsts if first is not None]
         return self._whole(self._shifted(max(begun), self._before)) if len(begun) == len(firsts) else None
 
-    def waits_for_roots(self) -> bool:
-        """Whether its flows have begun, and it waits for a commit of a root that knows it (protocol 6.10)."""
+    def waits_for_roots(self) -> list[Panes]:
+        """If its flows have begun, those of which it waits for a commit of a root that knows it (protocol
+        6.10)."""
         begun = bool(self.flows) and all(flow.first_pane is not None for flow in self.flows)
         pairs = zip(self.flows, self._joined, strict=False)
-        return begun and any(at and flow.known_from(at) is None for flow, at in pairs)
+        return [flow for flow, at in pairs if begun and at and flow.known_from(at) is None]
 
     def _whole(self, pane: int) -> int:
         """The first pane from this one on that begins a unit of which windows are made."""

@@ -282,11 +282,13 @@ class ReadPanes(Message, frozen=True, kw_only=True):
 
 
 class FlowHead(Message, frozen=True, kw_only=True):
-    """Root to a reader that begins: commit ``after`` was the last one; pane ``start`` is the next."""
+    """Root to a reader that begins: commit ``after`` was the last one; pane ``start`` is the next. ``known``:
+    how far the logs of the roots had come that committed what is before it."""
 
     flow: FlowUid
     after: Serial
     start: Pane
+    known: Serial = 0
 
 
 class PaneRow(Message, frozen=True, kw_only=True):

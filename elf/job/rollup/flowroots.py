@@ -134,6 +134,7 @@ class FlowRoots:
         root.set_roster(self._log.asked(flow.fragment), self._log.last)
         if stored.first_pane is not None:
             root.begin(stored.first_pane, now_ms)
+            root.note_known(stored.known, root.durable_to())
         for address in self._down:
             root.down(address)
         self._flows[flow.uid] = RootedFlow(

@@ -88,6 +88,7 @@ class Mirror(Panes):
         if self._first is not None:
             return False
         self._have, self._first = head.after, head.start
+        self.note_known(head.known, head.start)
         return True
 
     def begins_at(self) -> int:

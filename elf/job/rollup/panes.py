@@ -217,6 +217,11 @@ class Panes:
         if not self._known or version > self._known[-1][0]:
             self._known.append((version, end))
 
+    @property
+    def known_at(self) -> int:
+        """How far the log of the root of any commit had come, as far as is known."""
+        return self._known[-1][0] if self._known else 0
+
     def known_from(self, version: int) -> int | None:
         """The first pane behind a commit whose root's log had come to that entry; None: there was none yet,
         as far as is known (protocol 6.10)."""

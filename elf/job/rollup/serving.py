@@ -98,7 +98,9 @@ class Readers:
         """A reader begins where the flow is now."""
         reader, start = self._readers[to], self._root.durable_to()
         reader.sent, reader.start, reader.end, reader.early = self.seq, start, start, False
-        return Send(to, FlowHead(flow=self._root.flow.uid, after=reader.sent, start=start))
+        return Send(
+            to, FlowHead(flow=self._root.flow.uid, after=reader.sent, start=start, known=self._root.known_at)
+        )
 
     def committed(self, seq: int) -> list[Effect]:
         """A commit of this number is durable."""
