@@ -230,7 +230,7 @@ class Statements:
             case statements.Show():
                 return (yield from self._show(asked.request, statement.what, now_ms))
             case statements.Describe():
-                return (yield from self._describe(asked, statement.name))
+                return (yield from self._describe(asked, statement))
             case statements.Explain():
                 return (yield from self._explain(asked, statement, now_ms))
             case statements.ExplainRoutes():
@@ -433,14 +433,26 @@ class Statements:
             rows = yield from self._fleet.told_members()
         return _table_of(request, rows, what)
 
-    def _describe(self, asked: Execute, name: str) -> Procedure:
-        if name in self._log.streams():
+    def _described(self, asked: Execute, statement: statements.Describe) -> str:
+        """What kind of thing is described: without a word a stream, one's own job, a table, any job."""
+        name = statement.name
+        if statement.kind or name in self._log.streams():
+            return statement.kind or "stream"
+        found = (self._log.find_job(name, asked.creator), self._log.find_program(name, asked.creator))
+        own = any(one is not None and one.creator == asked.creator for one in found)
+        return "table" if name in self._tables.names() and not own else "job"
+
+    def _describe(self, asked: Execute, statement: statements.Describe) -> Procedure:
+        name, kind = statement.name, self._described(asked, statement)
+        if kind == "stream":
+            if name not in (streams := self._log.streams()):
+                raise UserError(f"there is no stream {name}; streams: {', '.join(streams) or 'none'}")
             schema = (yield from self._fleet.view(name, finite=self.planning.finite)).schema
             columns: list[dict[str, object]] = [
                 {"column": column.name, "type": column.type} for column in schema.columns
             ]
             return _table_of(asked.request, columns, f"columns of {name}: no line has shown any")
-        if name in self._tables.names():
+        if kind == "table":
             return _table_of(asked.request, (yield from self._tables.describe(asked, name)), name)
         if self._log.find_job(name, asked.creator) is None:
             for program, known in (yield from self._submissions.inspect()):

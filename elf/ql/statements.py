@@ -161,10 +161,11 @@ class Show(Struct, frozen=True):
 
 
 class Describe(Struct, frozen=True):
-    """``DESCRIBE [JOB | STREAM | TABLE] name``."""
+    """``DESCRIBE [JOB | STREAM | TABLE] name``. ``kind``: empty, whatever has the name."""
 
     sql: str
     name: str
+    kind: Literal["", "job", "stream", "table"] = ""
 
 
 class Subscribe(Struct, frozen=True):
@@ -562,12 +563,12 @@ def _read_show(words: Words) -> Statement:
 
 def _read_describe(words: Words) -> Statement:
     words.expect("DESCRIBE")
-    if len(words.tokens) > 2 and not words.next_is("JOB"):  # of two words the second is the name
-        words.next_is("STREAM")
-        words.next_is("TABLE")
+    kind: Literal["", "job", "stream", "table"] = ""
+    if len(words.tokens) > 2:  # of two words the second is the name
+        kind = next((one for one in ("job", "stream", "table") if words.next_is(one.upper())), "")
     name = words.name("the name of a stream, a job or a table")
     words.end()
-    return Describe(words.text, name)
+    return Describe(words.text, name, kind)
 
 
 def _read_subscribe(words: Words) -> Statement:

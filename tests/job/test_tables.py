@@ -14,7 +14,7 @@ from elf.job.output import OutputSpec
 from elf.job.spec import JobSpec
 from elf.job.tables import why_unfit
 from elf.ql.planner import plan_text
-from elf.wire.clients import Execute, Failed
+from elf.wire.clients import Execute, Failed, Reply
 from lab.chaos.engine import plan
 from lab.chaos.world import World
 from tests.support.histories import begun
@@ -101,6 +101,33 @@ def test_tables_are_shown_and_end_with_a_word_and_with_their_job() -> None:
     world.run(30_000)
     assert not any(agent.store.tables.of(spec.uid) for agent in world.agents)
     assert refused(world, 0, "SELECT * FROM other AS OF ANY") == "there is no table other; there are none"
+
+
+def test_describe_tells_of_the_job_or_the_table_that_is_said_and_of_ones_own_job_first() -> None:
+    world = World(304, 3, checking=False)
+    spec, _ = begun(world, 20_000, rate_ms=1_000, query=QUERY)
+    staffed(world, spec, 3)
+    world.run(4_000)
+    said(world, 1, "CREATE TABLE job FROM JOB job KEY (k0)")
+    world.run(2_000)
+
+    def first(sql: str, creator: str) -> object:
+        world.client_inbox.clear()
+        world.agents[2].handle(was.Arrived("client:9", Execute(request=7, sql=sql, creator=creator)))
+        world.run_until(lambda: bool(world.client_inbox), 60_000)
+        (reply,) = world.client_inbox
+        if isinstance(reply, Failed):
+            return reply.text
+        assert isinstance(reply, Reply)
+        return decode(reply.payload)["fact"][0].as_py()
+
+    assert (spec.creator, spec.name) == ("me", "job")
+    for creator, plain in (("me", "state"), ("other", "table")):
+        assert first("DESCRIBE JOB job", creator) == "state"
+        assert first("DESCRIBE job", creator) == plain
+    assert first("DESCRIBE TABLE job", "me") == "table"
+    assert "there is no stream job" in str(first("DESCRIBE STREAM job", "me"))
+    assert "there is no job clicks" in str(first("DESCRIBE JOB clicks", "me"))
 
 
 def test_what_no_table_can_be_is_refused_in_a_line() -> None:

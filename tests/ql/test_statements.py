@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from typing import Literal
 
 import pytest
 from hypothesis import given
@@ -28,16 +29,20 @@ from tests.support.ql_table import SCHEMA
 
 
 @pytest.mark.parametrize(
-    ("text", "name"),
+    ("text", "name", "kind"),
     [
-        ("DESCRIBE top", "top"),
-        ("describe job top", "top"),
-        ("DESCRIBE STREAM a", "a"),
-        ("DESCRIBE job", "job"),
+        ("DESCRIBE top", "top", ""),
+        ("describe job top", "top", "job"),
+        ("DESCRIBE STREAM a", "a", "stream"),
+        ("DESCRIBE TABLE a", "a", "table"),
+        ("DESCRIBE job", "job", ""),
+        ("DESCRIBE JOB table", "table", "job"),
     ],
 )
-def test_what_is_described_may_be_said_to_be_a_job_or_a_stream(text: str, name: str) -> None:
-    assert list(parse(text)) == [Describe(text, name)]
+def test_what_is_described_may_be_said_to_be_a_job_a_stream_or_a_table(
+    text: str, name: str, kind: Literal["", "job", "stream", "table"]
+) -> None:
+    assert list(parse(text)) == [Describe(text, name, kind)]
 
 
 def test_several_statements_keep_their_texts() -> None:
