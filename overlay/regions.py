@@ -24,7 +24,8 @@ regions.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from bisect import bisect
+from collections.abc import Callable, Iterator, Mapping
 
 from overlay.context import Context
 from overlay.ids import closeness, key_of, node_id, to_int
@@ -46,7 +47,8 @@ class Regions:
     def __init__(self, context: Context) -> None:
         self._context = context
         self._of: dict[str, str] = {}
-        self._ours: tuple[str, ...] = ()
+        self._ours: list[tuple[int, str]] = []
+        """The nodes of our region, by their places on the ring."""
         self._region = ""
 
     def know(self, places: Mapping[str, str]) -> None:
@@ -54,7 +56,7 @@ class Regions:
         self._of = {address: region for address, place in places.items() if (region := region_of(place))}
         here = self._of.get(self._context.me.address, "")
         self._region = here if len(set(self._of.values())) > 1 else ""
-        self._ours = tuple(sorted(a for a, region in self._of.items() if here and region == here))
+        self._ours = sorted((node_id(a), a) for a, region in self._of.items() if here and region == here)
 
     @property
     def region(self) -> str:
@@ -93,6 +95,20 @@ class Regions:
         if not self.crosses(host):
             return host
         key = to_int(key_of_head(topic, self._region))
-        fit = (address for address in self._ours if address == me or not avoid(node_id(address)))
-        head = min(fit, key=lambda address: closeness(key, node_id(address)), default=me)
+        fit = (address for node, address in self._nearest(key) if address == me or not avoid(node))
+        head = next(fit, me)
         return host if head == me else head
+
+    def _nearest(self, key: int) -> Iterator[tuple[int, str]]:
+        """The nodes of our region, the nearest to a key first: from there around the ring, both ways."""
+        ours = self._ours
+        after = bisect(ours, (key,))
+        before = after - 1
+        for _ in ours:
+            one, other = ours[before % len(ours)], ours[after % len(ours)]
+            if closeness(key, one[0]) < closeness(key, other[0]):
+                before -= 1
+                yield one
+            else:
+                after += 1
+                yield other

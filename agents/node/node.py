@@ -517,7 +517,6 @@ class Node:
             match entry:
                 case MemberJoined() | MemberLeft():
                     self.router.roster_changed(entry.stream)
-                    self._working.members_changed()
                     if isinstance(entry, MemberJoined) and entry.agent_id == self.me.agent_id:
                         others = self.log.namesakes(entry.stream, self.me.agent_id)
                         found.extend(Namesake(entry.stream, m.agent_id, m.address) for m in others)
@@ -541,6 +540,8 @@ class Node:
                     found.extend(self.programs.logged(entry.spec.uid))
                 case RosterChanged():
                     found.append(Known(entry.signed))
+        if any(isinstance(entry, MemberJoined | MemberLeft) for entry in new):
+            self._working.members_changed()
         if any(not isinstance(entry, MemberLeft) for entry in new):
             found.extend(self.hosting.found_ranges(self.me.agent_id))
             found.extend(self.hosting.log_grew())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from functools import partial
 
@@ -96,6 +96,17 @@ def test_what_an_agent_says_of_its_place_is_in_the_log(places: bool) -> None:
     log = world.agents[0].node.log
     assert {m.place for m in log.members(STREAM)} == ({"eu/r0", "us/r1", "ap/r2"} if places else {""})
     assert world.agents[1].node.overlay.regions.region == ("us" if places else "")
+
+
+def test_of_many_members_at_once_the_overlay_hears_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = world_of(7, 3)
+    world.start_all()
+    node, told = world.agents[0].node, list[Mapping[str, str]]()
+    joined = [entry for entry in node.log.after(0) if isinstance(entry, MemberJoined)]
+    assert len(joined) == 3
+    monkeypatch.setattr(node.overlay, "know_places", told.append)
+    node._follow(joined, world.now)
+    assert told == [node.log.places()]
 
 
 @pytest.mark.parametrize("seed", range(2))

@@ -9,8 +9,10 @@ from elf.job.commands import Resume, Suspend
 from elf.job.contributions import Piece
 from elf.job.effects import Effect, Send, Work
 from elf.job.messages.rollup import Committed, FlowProgress, Progress, Slice
+from elf.job.rollup.border import HELD_BYTES_MAX
 from elf.job.rollup.sender import SENT_ALL_BYTES_MAX, SENT_BYTES_MAX, SENT_MAX, Sender
 from elf.job.snapshots import Sealed
+from elf.job.spec import Flow
 from overlay.turns import TURNS_MAX
 from tests.support.flow_copies import FLOW
 
@@ -81,6 +83,29 @@ def test_what_went_up_of_all_flows_together_is_bounded() -> None:
     assert again == [flow.uid for flow in (*flows[1:-3], flows[-1])]
     sender.send_up(flows[1], Piece(1, 2, 8, b"", b"x"))
     assert len(sender.peer_down("relay")) == 1
+
+
+def test_what_waits_at_the_border_of_all_flows_together_is_bounded() -> None:
+    sender = Sender(
+        lambda _: "relay",
+        lambda _: (),
+        lambda _: 3,
+        incarnation=1,
+        crosses=lambda _: True,
+        unit_of=lambda _: 6,
+    )
+    flows = [replace(FLOW, uid=f"f{number}") for number in range(3)]
+
+    def leaves(flow: Flow, pane: int) -> bool:
+        found = sender.sealed(Sealed(flow.uid, pane, pane + 1, b"", b"x" * (HELD_BYTES_MAX * 2 // 5)), 0)
+        return any(isinstance(one, Send) and isinstance(one.message, Slice) for one in found)
+
+    for flow in flows:
+        sender.add(flow)
+    assert [leaves(flow, 0) for flow in flows] == [False, False, True]
+    sender.remove(flows[0].uid)
+    assert not leaves(flows[2], 1)
+    assert leaves(flows[1], 1), "there is no room again"
 
 
 def said(effects: list[Effect]) -> dict[str, int]:

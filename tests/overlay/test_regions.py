@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
 from lab.overlay.oracles import tree_faults
 from lab.overlay.world import Simulator, matrix
 from overlay import OverlayConfig, key_of, node_id
-from overlay.ids import closeness, to_int
-from overlay.regions import key_of_head, region_of
+from overlay.context import Context
+from overlay.ids import Peer, closeness, to_int
+from overlay.regions import Regions, key_of_head, region_of
 from tests.overlay import plants
 from tests.support.worlds import host, names, subscribe
 
@@ -171,3 +174,34 @@ def test_the_host_moves_to_another_region() -> None:
         ),
         20_000,
     ), crossings(world)
+
+
+def test_heads_are_found_without_a_look_at_all_nodes_of_the_region(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever avoids some finds the next nearest, as ``closeness`` orders them; to look at each of 1,000,
+    for each tree and second, would hold the event loop."""
+    me, far = Peer("n0", 1), "far:1"
+    regions = Regions(cast(Context, SimpleNamespace(me=me)))
+    ours = [f"n{number}" for number in range(1_000)]
+    regions.know({**dict.fromkeys(ours, "eu/r1"), far: "us/r1"})
+    looks = 0
+
+    def counted(key: int, at: int) -> tuple[int, int]:
+        nonlocal looks
+        looks += 1
+        return closeness(key, at)
+
+    monkeypatch.setattr("overlay.regions.closeness", counted)
+    for number in range(100):
+        topic = key_of(f"t{number}".encode())
+        key = to_int(key_of_head(topic, "eu"))
+        nearest = sorted(ours, key=lambda name: closeness(key, node_id(name)))
+        dead = {node_id(name) for name in nearest[: number % 4]}
+        head = nearest[number % 4]
+        assert regions.above(topic, far, dead.__contains__) == (far if head == "n0" else head)
+    assert looks < 100 * 10
+    small = Regions(cast(Context, SimpleNamespace(me=me)))
+    small.know({"n0": "eu", "n1": "eu", "n2": "eu", far: "us"})
+    for topic in (key_of(b"one"), key_of(b"two"), key_of(b"three")):
+        key = to_int(key_of_head(topic, "eu"))
+        order = sorted(("n0", "n1", "n2"), key=lambda name: closeness(key, node_id(name)))
+        assert [name for _, name in small._nearest(key)] == order

@@ -16,7 +16,7 @@ from typing import Final
 from elf.job.contributions import Piece, Pieces, Pile
 
 HELD_BYTES_MAX: Final = 16 << 20
-"""What a flow has here, at most; what has no room goes on by itself."""
+"""What all flows of an agent have here together, at most; what has no room goes on by itself."""
 
 
 @dataclass
@@ -32,6 +32,8 @@ class Border:
 
     def __init__(self) -> None:
         self.panes = 1
+        self.bytes = 0
+        """Of all that is held."""
         self._pile = Pile()
         self._units: dict[int, _Held] = {}
 
@@ -42,8 +44,6 @@ class Border:
         """Whether a piece may become part of a unit. One of many panes (of a long silence, or of the time
         before a flow) goes on by itself."""
         plain = piece.unit == 1 and not piece.excerpt and not piece.offsets
-        if plain and piece.bytes + sum(one.bytes for one in self._pile) > HELD_BYTES_MAX:
-            return False
         return plain and piece.end - piece.start <= self.panes > 1
 
     def add(self, piece: Piece, now_ms: int) -> None:
@@ -52,6 +52,7 @@ class Border:
             if piece.end >= start + self.panes and held.last_ms is None:
                 held.last_ms = now_ms
         self._pile.add(piece)
+        self._weigh()
 
     def deadline(self, pane_ms: int, wait_ms: int) -> int | None:
         """When a unit leaves although it is not whole."""
@@ -70,6 +71,8 @@ class Border:
             elif now_ms >= self._due_ms(held, pane_ms, wait_ms):
                 found += [(together, 1) for together in self._pile.take(start, end)]
                 del self._units[start]
+        if found:
+            self._weigh()
         return found
 
     def change(self, panes: int) -> list[tuple[Pieces, int]]:
@@ -78,7 +81,12 @@ class Border:
             return []
         starts, before = sorted(self._units), self.panes
         self.panes, self._units = panes, {}
-        return [(together, 1) for at in starts for together in self._pile.take(at, at + before)]
+        found = [(together, 1) for at in starts for together in self._pile.take(at, at + before)]
+        self._weigh()
+        return found
+
+    def _weigh(self) -> None:
+        self.bytes = sum(one.bytes for one in self._pile)
 
     def _due_ms(self, held: _Held, pane_ms: int, wait_ms: int) -> int:
         due_ms = held.first_ms + self.panes * pane_ms + wait_ms

@@ -35,7 +35,7 @@ from elf.job.messages.rollup import (
 from elf.job.openparts import is_open
 from elf.job.reexecution import Where
 from elf.job.replicas import ReplicaName
-from elf.job.rollup.border import Border
+from elf.job.rollup.border import HELD_BYTES_MAX, Border
 from elf.job.rollup.combiner import SELF, Combiner, wait_ms
 from elf.job.rollup.decisions import follows
 from elf.job.rollup.retained import Retained
@@ -319,7 +319,8 @@ class Sender:
         """A piece of ours and our children's goes up, or waits at the border."""
         if not line.border:
             line.border.change(self._held_panes(line.flow))
-        if not line.border.takes(piece):
+        others = sum(one.border.bytes for one in self._holding.values() if one is not line)
+        if others + line.border.bytes + piece.bytes > HELD_BYTES_MAX or not line.border.takes(piece):
             return self.send_up(line.flow, piece)
         line.border.add(piece, now_ms)
         return self._leave(line, now_ms)
