@@ -12,6 +12,7 @@ import overlay
 ALLOWED = {
     "__future__",
     "abc",
+    "bisect",
     "collections",
     "collections.abc",
     "dataclasses",
