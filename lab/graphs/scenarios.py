@@ -8,9 +8,8 @@ from itertools import combinations
 from random import Random
 from typing import Final
 
-from elf.planning import placement
-from elf.planning.placement import Part, equal, moved
-from lab.graphs import model
+from lab.graphs import model, placement
+from lab.graphs.placement import Part, equal, moved
 from lab.scenarios import Found, Scenarios
 
 SIZES: Final = (5, 10, 15)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from elf.planning.placement import equal
 from lab.graphs import model, scenarios
+from lab.graphs.placement import equal
 
 
-@pytest.mark.parametrize("name", [name for name in scenarios.SCENARIOS if name != "many"])
+@pytest.mark.parametrize("name", scenarios.SCENARIOS)
 def test_what_it_measures_reaches_its_target(name: str) -> None:
     assert scenarios.SCENARIOS[name](1).reached
 

@@ -6,29 +6,30 @@ end)``. Two ways to change who has what:
 
 - *contiguous*: afterwards all stretches are equal. Which server gets which is a matching of servers and
   stretches that keeps the most vertices where they are. ``matched`` finds the best one, in time that grows
-  with the cube of the servers and therefore up to ``MATCHED_MAX`` of them. ``greedy`` goes once through the
-  old stretches where servers come, and through the new ones where servers leave, so always through the
-  longer ones, in their order; each gets that on the other side which has most in common with it and is
-  free. From which end it goes makes a difference, so it goes from both, and the better one counts.
+  with the cube of the servers. ``greedy`` goes once through the old stretches where servers come, and
+  through the new ones where servers leave, so always through the longer ones, in their order; each gets that
+  on the other side which has most in common with it and is free. From which end it goes makes a difference,
+  so it goes from both, and the better one counts.
 - *ring*: a server that comes splits a stretch with the one that has it, and one that leaves gives its own to
   the next: at most as many servers are touched as come or leave. Stretches are no longer equal, unless a
   multiple comes; so the longest are split, and of those who may leave the one goes whose leaving makes the
   shortest stretch.
 
-Nothing here knows what a vertex is, or what it costs to move one (``lab.graphs``).
+Nothing here knows what a vertex is, or what it costs to move one (``lab.graphs.model``).
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import Final
+
+import numpy as np
+
+from elf.errors import UserError
 
 Part = tuple[int, int]
 Parts = Mapping[str, Part]
 """By server; together they are all vertices."""
-
-MATCHED_MAX: Final = 256
 
 
 def equal(vertices: int, servers: int) -> list[Part]:
@@ -105,14 +106,16 @@ def _passed(rows: Sequence[Part], columns: Sequence[Part]) -> Iterator[tuple[int
 
 
 def matched(before: Parts, come: Sequence[str] = (), leave: Collection[str] = ()) -> dict[str, Part]:
-    """Equal stretches so that as few vertices move as can be. With more than ``MATCHED_MAX`` servers that is
-    left to ``greedy``."""
+    """Equal stretches so that as few vertices move as can be. Raises ``UserError`` without scipy."""
+    try:
+        from scipy.optimize import linear_sum_assignment
+    except ImportError:
+        raise UserError("the best matching needs scipy: install elf-stream[graphs]") from None
     stay, stretches = _asked(before, come, leave)
-    if len(stretches) > MATCHED_MAX:
-        return greedy(before, come, leave)
     servers = [*stay, *come]
-    costs = [[-in_common(before.get(one, (0, 0)), stretch) for stretch in stretches] for one in servers]
-    return {server: stretches[place] for server, place in zip(servers, _assigned(costs), strict=True)}
+    kept = [[in_common(before.get(one, (0, 0)), stretch) for stretch in stretches] for one in servers]
+    _, places = linear_sum_assignment(np.array(kept), maximize=True)
+    return {server: stretches[place] for server, place in zip(servers, places.tolist(), strict=True)}
 
 
 def appended(before: Parts, come: Sequence[str] = (), leave: Collection[str] = ()) -> dict[str, Part]:
@@ -130,41 +133,6 @@ def _asked(before: Parts, come: Sequence[str], leave: Collection[str]) -> tuple[
         raise ValueError(f"no such change: {sorted(unknown or known)} of {in_order(before)}")
     vertices = max(end for _, end in before.values())
     return stay, equal(vertices, len(stay) + len(come))
-
-
-def _assigned(costs: Sequence[Sequence[int]]) -> list[int]:
-    """The column of each row, with the least sum (Kuhn and Munkres, by shortest augmenting paths)."""
-    size = len(costs)
-    of_row, of_column = [0] * (size + 1), [0] * (size + 1)  # potentials
-    row_of, way = [0] * (size + 1), [0] * (size + 1)  # by column from 1 on; 0: none
-    for row in range(1, size + 1):
-        row_of[0], column = row, 0
-        least: list[float] = [float("inf")] * (size + 1)
-        done = [False] * (size + 1)
-        while row_of[column]:
-            done[column] = True
-            here, delta, then = row_of[column], float("inf"), 0
-            for place in range(1, size + 1):
-                if done[place]:
-                    continue
-                cost = costs[here - 1][place - 1] - of_row[here] - of_column[place]
-                if cost < least[place]:
-                    least[place], way[place] = cost, column
-                if least[place] < delta:
-                    delta, then = least[place], place
-            for place in range(size + 1):
-                if done[place]:
-                    of_row[row_of[place]] += int(delta)
-                    of_column[place] -= int(delta)
-                else:
-                    least[place] -= delta
-            column = then
-        while column:
-            row_of[column], column = row_of[way[column]], way[column]
-    found = [0] * size
-    for column in range(1, size + 1):
-        found[row_of[column] - 1] = column - 1
-    return found
 
 
 # -- a ring --------------------------------------------------------------------------------------------------
