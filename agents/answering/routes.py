@@ -30,7 +30,7 @@ from elf.errors import UserError
 from elf.job.catalog.log import CatalogLog
 from elf.job.links import PERIOD_MS, PERIODS
 from elf.job.spec import Flow
-from elf.job.units import divisor, unit_of
+from elf.job.units import held_panes, unit_of
 from elf.job.work import FlowWork, InspectWork, WorkStatus
 from elf.wire.base import Answer
 from elf.wire.clients import Reply
@@ -146,7 +146,7 @@ class Routes:
     ) -> tuple[Told, Wanted | None, str]:
         """What is told of a flow, what it wants to have carried, or why that is not known."""
         pane_s, unit = flow.fragment.pane_us / 1e6, unit_of(self._log, flow.uid)
-        held = unit if self._hold_us is None else divisor(unit, self._hold_us // (flow.fragment.pane_us or 1))
+        held = held_panes(unit, flow.fragment.pane_us, self._hold_us)
         target, sources = regions.get(flow.leader, ""), defaultdict[str, float](float)
         for address, work in works.items():
             if pane_s and work.rows and work.snapshots and address in regions:

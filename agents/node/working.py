@@ -102,7 +102,7 @@ class Working:
             crosses=self._overlay.regions.crosses,
             crossed=self.links.sent,
             unit_of=lambda flow: unit_of(self._log, flow.uid),
-            hold_us_of=lambda _: settings.border_us,
+            hold_us=settings.border_us,
         )
         self._beginning = Beginning(self._log.flow, self._overlay.parent)
         self.replicas = Replicas(context, self.sender, self._roots, settings, restored)

@@ -61,14 +61,15 @@ def panes_of(plan: Plan) -> int:
 def agreed(readers: Iterable[JobSpec], fragment: Fragment) -> int:
     """How many panes all of these versions let be one."""
     found = math.gcd(*(panes_of(spec.plan) for spec in readers)) or 1
-    return (
-        found if found * fragment.pane_us <= UNIT_US_MAX else divisor(found, UNIT_US_MAX // fragment.pane_us)
-    )
+    return held_panes(found, fragment.pane_us, UNIT_US_MAX)
 
 
-def divisor(panes: int, most: int) -> int:
-    """The largest divisor of a number of panes that is at most that."""
-    return next((n for n in range(min(panes, most), 1, -1) if panes % n == 0), 1)
+def held_panes(unit: int, pane_us: int, hold_us: int | None) -> int:
+    """How many panes of a unit are one where none is held for longer than ``hold_us`` (None: as long as the
+    unit takes): the largest divisor of it that is not too long."""
+    if unit == 1 or hold_us is None:
+        return unit
+    return next((n for n in range(min(unit, hold_us // pane_us), 1, -1) if unit % n == 0), 1)
 
 
 def unit_of(log: CatalogLog, uid: str) -> int:

@@ -16,7 +16,7 @@ from elf.job.rollup.border import Border
 from elf.job.rollup.root import Root
 from elf.job.rollup.slices import piece_of, slice_of
 from elf.job.spec import Flow, JobSpec, flow_uid
-from elf.job.units import UNIT_US_MAX, divisor, is_mergeable, joined_at, panes_of
+from elf.job.units import UNIT_US_MAX, held_panes, is_mergeable, joined_at, panes_of
 from elf.ql.plan import Plan, Top
 from elf.windows import Cumulative
 from lab.chaos.engine import SECOND, STREAM, plan, spec_of, staged, united
@@ -49,8 +49,10 @@ def test_how_many_panes_a_query_lets_be_one(query: Plan, panes: int) -> None:
 
 
 def test_units_are_no_longer_than_they_may_be() -> None:
-    assert divisor(12, 5) == 4
-    assert divisor(7, 6) == 1
+    assert held_panes(12, SECOND, 5 * SECOND) == 4
+    assert held_panes(7, SECOND, 6 * SECOND) == 1
+    assert held_panes(12, SECOND, 0) == 1
+    assert held_panes(12, SECOND, None) == 12
     assert is_mergeable(united(6, 6).fragment)
 
 

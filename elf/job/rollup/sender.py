@@ -42,7 +42,7 @@ from elf.job.rollup.retained import Retained
 from elf.job.rollup.slices import reissued, slice_of
 from elf.job.snapshots import Early, Name, Sealed, Threshold
 from elf.job.spec import END_OF_TIME, START_OF_TIME, Flow
-from elf.job.units import divisor
+from elf.job.units import held_panes
 from overlay.turns import AT_ONCE, Turns
 
 SNAPSHOT_OVERHEAD = 256
@@ -94,16 +94,16 @@ class Sender:
         crosses: Callable[[str], bool] = lambda _: False,
         crossed: Callable[[str, int], None] = lambda to, size: None,
         unit_of: Callable[[Flow], int] = lambda _: 1,
-        hold_us_of: Callable[[Flow], int | None] = lambda _: None,
+        hold_us: int | None = None,
     ) -> None:
         """``eager``: neighbours get each snapshot at once. ``combine_ms``: how long combiners below the root
         wait (``elf.job.rollup.combiner.wait_ms``). ``crosses``: whether an address is in another region;
         ``crossed`` is told of bytes that are sent to one.
-        ``unit_of``: how many panes of a flow may be one; ``hold_us_of``: how long a head holds them at the
+        ``unit_of``: how many panes of a flow may be one; ``hold_us``: how long a head holds them at the
         border, at most (None: as long as that takes; ``elf.job.units``)."""
         self._crosses, self._crossed = crosses, crossed
         self._unit_of = unit_of
-        self._hold_us_of = hold_us_of
+        self._hold_us = hold_us
         self._holding: dict[str, _Line] = {}
         """Lines that hold something at the border."""
         self._combine_ms = combine_ms
@@ -305,11 +305,10 @@ class Sender:
         if flow.fragment.leap or flow.fragment.mirror:
             slow = () if root else line.combiner.stragglers()
             found += [Send(flow.leader, Behind(flow=flow.uid, children=slow))] if slow else []
-        for waits, lines in ((line.combiner, self._gathering), (line.border, self._holding)):
-            if waits:
-                lines[flow.uid] = line
-            else:
-                lines.pop(flow.uid, None)
+        if line.combiner:
+            self._gathering[flow.uid] = line
+        else:
+            self._gathering.pop(flow.uid, None)
         return found
 
     def _up(self, line: _Line, pieces: Pieces, now_ms: int) -> list[Effect]:
@@ -319,18 +318,18 @@ class Sender:
         """A piece of ours and our children's goes up, or waits at the border."""
         if not line.border:
             line.border.change(self._held_panes(line.flow))
-        others = sum(one.border.bytes for one in self._holding.values() if one is not line)
-        if others + line.border.bytes + piece.bytes > HELD_BYTES_MAX or not line.border.takes(piece):
+        held = sum(one.border.bytes for one in self._holding.values())
+        if held + piece.bytes > HELD_BYTES_MAX or not line.border.takes(piece):
             return self.send_up(line.flow, piece)
         line.border.add(piece, now_ms)
+        self._holding[line.flow.uid] = line
         return self._leave(line, now_ms)
 
     def _held_panes(self, flow: Flow) -> int:
         """How many panes we hold at a border; 1: none, as we are no head or readers want each by itself."""
-        parent, pane_us = self._parent_of(flow.topic), flow.fragment.pane_us
+        parent = self._parent_of(flow.topic)
         unit = self._unit_of(flow) if parent is not None and self._crosses(parent) else 1
-        hold_us = self._hold_us_of(flow)
-        return unit if hold_us is None or unit == 1 else divisor(unit, hold_us // pane_us)
+        return held_panes(unit, flow.fragment.pane_us, self._hold_us)
 
     def _leave(self, line: _Line, now_ms: int) -> list[Effect]:
         """What need not wait at the border any more."""
@@ -344,6 +343,8 @@ class Sender:
                 found.append(Combine(flow, pieces, unit))
             else:
                 found += [effect for piece in pieces for effect in self.send_up(flow, piece)]
+        if not line.border:
+            self._holding.pop(flow.uid, None)
         return found
 
     def send_up(self, flow: Flow, piece: Piece) -> list[Effect]:
@@ -403,7 +404,7 @@ class Sender:
             return [*told]
         if line is None:
             return [*told, *self.send_up(done.flow, done.piece)]
-        return [*told, *self._onward(line, done.piece, now_ms), *self.flush(line.flow, now_ms)]
+        return [*told, *self._onward(line, done.piece, now_ms)]
 
     def worked(self, work: Mapping[str, Mapping[str, int]]) -> None:
         """What a stream task has done so far, by flow."""
