@@ -137,11 +137,7 @@ class Pile:
     def take_whole(self, start: int, end: int) -> tuple[Pieces, int, Pieces]:
         """Remove all of ``[start, end)``, at whose bounds no unit is cut, and return the pieces of members
         that are in all of these panes, these members, and the other pieces."""
-        inside = [p.clip(start, end) for p in self._pieces if p.start < end and start < p.end]
-        outside: list[Piece] = []
-        for piece in self._pieces:
-            outside.extend(piece.clip(a, b) for a, b in _without((piece.start, piece.end), (start, end)))
-        self._pieces = outside
+        inside = self._cut_out(start, end)
         fit, before = [one for one in inside if not one.offsets], -1
         while len(fit) != before:
             before, whole = len(fit), Pile()
@@ -174,13 +170,7 @@ class Pile:
 
     def take(self, start: int, end: int) -> list[Pieces]:
         """Remove all of ``[start, end)`` and return it, in pane order: each item is merged together."""
-        inside = [p.clip(start, end) for p in self._pieces if p.start < end and start < p.end]
-        if not inside:
-            return []
-        outside: list[Piece] = []
-        for piece in self._pieces:
-            outside.extend(piece.clip(a, b) for a, b in _without((piece.start, piece.end), (start, end)))
-        self._pieces = outside
+        inside = self._cut_out(start, end)
         edges = sorted({edge for p in inside for edge in (p.start, p.end)})
         found: list[tuple[int, int, Pieces]] = []
         for left, right in pairwise(edges):
@@ -190,6 +180,14 @@ class Pile:
             elif here:
                 found.append((left, right, here))
         return [tuple(p.clip(left, right) for p in here) for left, right, here in found]
+
+    def _cut_out(self, start: int, end: int) -> list[Piece]:
+        """Remove all of ``[start, end)``."""
+        inside = [p.clip(start, end) for p in self._pieces if p.start < end and start < p.end]
+        if inside:
+            spans = [(p, span) for p in self._pieces for span in _without((p.start, p.end), (start, end))]
+            self._pieces = [piece.clip(*span) for piece, span in spans]
+        return inside
 
     def check(self) -> None:
         """Raise ``ElfBug`` when two pieces overlap."""

@@ -54,8 +54,11 @@ class Covered:
     # -- what comes ------------------------------------------------------------------------------------------
 
     def add(self, piece: Piece) -> None:
-        """Hold what a piece covers that is not covered."""
+        """Hold what a piece covers that is not covered; a unit as a whole, or not at all."""
         if piece.start >= piece.end or not piece.members:
+            return
+        if piece.unit > 1:
+            self._add_unit(piece)
             return
         for usable in self.refused.rest(piece):
             head = self.committed_to()
@@ -92,12 +95,10 @@ class Covered:
     def _is_allowed(self, piece: Piece) -> bool:
         return self._unit > 1 and self._unit % piece.unit == 0
 
-    def add_unit(self, piece: Piece) -> None:
+    def _add_unit(self, piece: Piece) -> None:
         """Hold a unit if nothing of it is covered, and it can come into one commit; else it is refused as a
         whole, and its members are asked for their snapshots (protocol 4.11)."""
-        if not self._is_allowed(piece) or not piece.members:
-            return
-        if self.refused.touches(piece) or self._held.overlaps(piece):
+        if not self._is_allowed(piece) or self.refused.touches(piece) or self._held.overlaps(piece):
             return
         if piece.start >= self.committed_to():
             self._held.add(piece)
@@ -228,7 +229,7 @@ class Covered:
         self._proposed += works
         rest, self._rest = self._rest, []
         for piece in rest:
-            self.add_unit(piece) if piece.unit > 1 else self.add(piece)
+            self.add(piece)
 
     def launch(self, *, plain: bool) -> list[CommitPanes]:
         """The first proposed commit, if there is one; it is in flight from now on."""
@@ -259,7 +260,7 @@ class Covered:
         """Panes were proposed and are not committed: what waited to revise them belongs to them again."""
         late, self._late = self._late, Pile()
         for piece in late:
-            self.add_unit(piece) if piece.unit > 1 else self.add(piece)
+            self.add(piece)
 
     def check(self) -> None:
         """Raise ``ElfBug`` when something is covered twice."""

@@ -345,8 +345,9 @@ class Deciding:
 
     def commits(self, now_ms: int) -> list[CommitPanes]:
         """New panes in order, or, if there are none, revisions of committed ones."""
-        late = self._next_panes(now_ms) or list(self._late_units())
-        return late or list(self._revisions()) or list(self._part_revisions())
+        if found := self._next_panes(now_ms) or list(self._late_units()):
+            return found
+        return list(self._revisions()) or list(self._part_revisions())
 
     def _next_panes(self, now_ms: int) -> list[CommitPanes]:
         head, parts_to = self._covered.committed_to(), self._covered.open_to()

@@ -90,7 +90,7 @@ class Root(Panes):
         """Take a partial aggregate, from the tree or directly from a member; refuse what is covered."""
         if piece.unit > 1:
             if self._first is not None and piece.start >= self._first:
-                self.covered.add_unit(piece)
+                self.covered.add(piece)
             return
         if self._first is not None:
             last_word = self.flow.fragment.leap and self.decisions is None
