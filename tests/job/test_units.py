@@ -178,7 +178,7 @@ def test_a_root_takes_no_unit_that_its_readers_do_not_accept_or_whose_commits_it
     assert root.covered.holds()
     root.set_units(3, 6)
     assert not root.covered.holds(), "a finer reader has come"
-    root.known = 9
+    root.note_known(9, 12)
     root.set_units(6, 8)
     root.take(unit)
     assert not root.covered.holds(), "another root has committed with a longer log"

@@ -130,11 +130,10 @@ class FlowRoots:
 
     def _begin(self, flow: Flow, stored: StoredPanes, now_ms: int) -> None:
         root = Root(flow, self._settings, stored.segments(now_ms))
-        root.known = stored.known
         root.set_roster(self._log.asked(flow.fragment), self._log.last)
         if stored.first_pane is not None:
             root.begin(stored.first_pane, now_ms)
-            root.note_known(stored.known, root.durable_to())
+        root.note_known(stored.known, root.durable_to())
         for address in self._down:
             root.down(address)
         self._flows[flow.uid] = RootedFlow(

@@ -38,8 +38,6 @@ class Root(Panes):
         self.stragglers = Stragglers(self, self.covered, settings, self.decisions)
         self.answers = Answers(self, self.covered, self.stragglers, settings, self.decisions)
         self._deciding = Deciding(self, self.covered, self.stragglers)
-        self.known = 0
-        """How far the log of a root must have come that committed what is here; units wait for that."""
         self.failure = ""
         """How the flow's reduce function has failed here: it is not tried again."""
 
@@ -70,7 +68,7 @@ class Root(Panes):
         """All readers that the log knows by this entry let so many panes be one (``elf.job.units``); 1: they
         do not. A log that is behind what is committed says nothing yet."""
         self.log_at = version
-        self.stragglers.unit = panes if version >= self.known else 1
+        self.stragglers.unit = panes if version >= self.known_at else 1
         self.covered.allow(self.stragglers.unit)
 
     # -- what it hears ---------------------------------------------------------------------------------------
