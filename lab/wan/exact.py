@@ -7,7 +7,7 @@ from itertools import product
 
 from elf.planning.routes.intervals import intervals
 from elf.planning.routes.model import Demand, Link, Objective, Problem
-from elf.planning.routes.planner import direct_intervals
+from elf.planning.routes.planner import direct_intervals, floors_beside
 from lab.wan.printed import trees_of
 
 
@@ -15,12 +15,7 @@ def best_value(links: Sequence[Link], demands: Sequence[Demand], objective: Obje
     """The objective in units; None: no plan carries everything. Intervals are no longer than direct ones, as
     the planner's."""
     problem = Problem(links, demands, objective)
-    direct_s = direct_intervals(problem)
-    floors = []
-    for job in problem.jobs:
-        longest = direct_s[job.demand.name]
-        job.beside_s = longest or job.demand.most_s
-        floors.append(job.low if longest is None else max(job.low, 1 / longest))
+    floors = floors_beside(problem, direct_intervals(problem))
     every = product(*(list(trees_of(problem, job)) for job in problem.jobs))
     found = [intervals(problem, trees, floors) for trees in every]
     return max((one.value for one in found if not one.overloaded), default=None)

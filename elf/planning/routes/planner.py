@@ -97,6 +97,16 @@ def direct_intervals(problem: Problem) -> dict[str, float | None]:
     }
 
 
+def floors_beside(problem: Problem, direct_s: Mapping[str, float | None]) -> list[float]:
+    """How often jobs are sent at least: no interval is longer than over direct paths, by which it counts."""
+    found = []
+    for job in problem.jobs:
+        longest_s = direct_s[job.demand.name] or job.demand.most_s
+        job.beside_s = longest_s
+        found.append(max(job.low, 1 / longest_s))
+    return found
+
+
 def _unreachable(problem: Problem) -> dict[str, str]:
     free = np.where(problem.capacity > 0, 0.0, np.inf)
     found = {}
@@ -114,13 +124,7 @@ class _Search:
 
     def __init__(self, problem: Problem, direct_s: Mapping[str, float | None]) -> None:
         self._problem = problem
-        longest = [direct_s[job.demand.name] for job in problem.jobs]
-        for job, one in zip(problem.jobs, longest, strict=True):
-            job.beside_s = one or job.demand.most_s
-        self.floors = [
-            job.low if one is None else max(job.low, 1 / one)
-            for job, one in zip(problem.jobs, longest, strict=True)
-        ]
+        self.floors = floors_beside(problem, direct_s)
         self.trees = [job.direct for job in problem.jobs]
         self.best = intervals(problem, self.trees, self.floors, TRIAL)
         self.proved = False
