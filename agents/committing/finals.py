@@ -154,7 +154,7 @@ def _no_rows(plan: Plan) -> pa.Table:
     """The result of no window, in its types."""
     from agents.tasks.engine import Finisher, no_groups
 
-    finisher = Finisher.of(plan)
+    finisher = Finisher(plan)
     try:
         return finisher.run(*(no_groups(side) for side in plan.sides)).slice(0, 0)
     finally:

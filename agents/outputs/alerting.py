@@ -134,7 +134,7 @@ def _over_nothing(plan: Plan) -> pa.Table:
     """The row of a window without rows; no row where HAVING says so."""
     from agents.tasks.engine import Finisher, no_groups  # DuckDB, as in agents.tasks.streams
 
-    groups, finisher = no_groups(plan), Finisher.of(plan)
+    groups, finisher = no_groups(plan), Finisher(plan)
     row = one_without_rows(groups.schema, plan.made)
     for place, name in enumerate(WINDOW_COLUMNS):
         row = row.add_column(place, name, pa.array([0], pa.timestamp("us")))

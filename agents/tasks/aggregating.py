@@ -133,15 +133,14 @@ class OwnFinisher(FinisherPort):
         self._plan = plan
         self._at = at
         self._whole = whole or self
-        self._finisher = finisher_of(plan)
+        self._finisher = finisher_of(plan, self._whole)
         self._beside = [OwnFinisher(replace(side, beside=()), at, self._whole) for side in plan.beside]
-        self.begin()
 
     def run(self, groups: pa.Table, *beside: pa.Table) -> pa.Table:
         """(What stages have made has values.)"""
         sides = zip(self._plan.sides, (groups, *beside), strict=True)
-        tables = [table if side.stages else self._valued(side, table) for side, table in sides]
-        return self._told(self._finisher.run(*tables))
+        tables = (table if side.stages else self._valued(side, table) for side, table in sides)
+        return self._finisher.run(*tables)
 
     def join(self, groups: pa.Table) -> pa.Table:
         return self._finisher.join(groups)
@@ -149,7 +148,7 @@ class OwnFinisher(FinisherPort):
     def stage(self, place: int, groups: pa.Table) -> pa.Table:
         """The first is over groups that agents have made; its windows are no results."""
         groups = groups if place else self._valued(self._plan.before(0), groups)
-        return self._told(self._finisher.stage(place, groups))
+        return self._finisher.stage(place, groups)
 
     def side(self, number: int) -> FinisherPort:
         return self._beside[number - 1] if number else self
@@ -159,13 +158,6 @@ class OwnFinisher(FinisherPort):
         if failure:
             self._whole.fail(failure, None)
         return groups
-
-    def _told(self, made: pa.Table) -> pa.Table:
-        """With what has failed in making it."""
-        if self._finisher.failure:
-            self._whole.fail(self._finisher.failure, self._finisher.failed)
-            self._finisher.begin()
-        return made
 
     def close(self) -> None:
         for one in (self._finisher, *self._beside):

@@ -40,7 +40,7 @@ from elf.job.worker.fitting import arrow_schema, as_schema
 from elf.ql.graphs import GraphStep
 from elf.ql.lookups import LOOKUPS as KNOWN_LOOKUPS
 from elf.ql.lookups import lookups_in, sql_name
-from elf.ql.plan import PLACES, Fragment, Plan, Stage, Table, side_groups
+from elf.ql.plan import PLACES, Fragment, Plan, Table, side_groups
 from elf.ql.render import TYPES
 from elf.ql.tables import TABLE_BYTES_MAX
 from elf.ql.timestamps import FIRST_US, LAST_US
@@ -377,34 +377,21 @@ class Finisher(FinisherPort):
     """A plan's final fragment, its join of streams, if it has one, its stages, and the graphs before
     these."""
 
-    def __init__(
-        self,
-        final_sql: str,
-        join_sql: str = "",
-        stages: Sequence[Stage] = (),
-        sides: Sequence[Plan] = (),
-        graphs: Sequence[GraphStep] = (),
-        whole: Finisher | None = None,
-    ) -> None:
+    def __init__(self, plan: Plan, whole: FinisherPort | None = None) -> None:
+        """``whole``: the finisher of which it is a part, which says how it has failed."""
         self._whole = whole or self
-        self._final = _over(final_sql, sides)
-        self._graphs = [(step, _over(step.sql, sides)) for step in graphs]
-        self._join = OverGroups(join_sql)
-        self._stages = [OverGroups(stage.sql) for stage in stages]
-        self._staged = [[(step, OverGroups(step.sql)) for step in stage.graphs] for stage in stages]
-        self._sides = sides
-        self._beside = [Finisher.of(replace(side, beside=()), self._whole) for side in sides[1:]]
-
-    @classmethod
-    def of(cls, plan: Plan, whole: Finisher | None = None) -> Finisher:
-        """Of a plan, or of one of its sides (of what is ``whole``)."""
-        joins = plan.join.sql if plan.join is not None else ""
-        return cls(plan.final_sql, joins, plan.stages, plan.sides, plan.graphs, whole)
+        self._plan = plan
+        self._final = _over(plan.final_sql, plan.sides)
+        self._graphs = [(step, _over(step.sql, plan.sides)) for step in plan.graphs]
+        self._join = OverGroups(plan.join.sql if plan.join is not None else "")
+        self._stages = [OverGroups(stage.sql) for stage in plan.stages]
+        self._staged = [[(step, OverGroups(step.sql)) for step in stage.graphs] for stage in plan.stages]
+        self._beside = [Finisher(replace(side, beside=()), self._whole) for side in plan.beside]
 
     def run(self, groups: pa.Table, *beside: pa.Table) -> pa.Table:
         """The rows of the result, in its order. ``beside``: the groups of jobs that are joined; a table
         without columns is one without rows."""
-        sides = zip(self._beside, self._sides[1:], beside, strict=True)
+        sides = zip(self._beside, self._plan.beside, beside, strict=True)
         beside = tuple(self._of_side(*one) for one in sides)
         return self._final.run(self._vertices(self._graphs, groups, *beside), *beside)
 
@@ -499,7 +486,7 @@ def _over(sql: str, sides: Sequence[Plan]) -> OverGroups:
 
 def no_groups(plan: Plan) -> pa.Table:
     """The groups of no window, in their types."""
-    finisher = Finisher.of(replace(plan, beside=()))
+    finisher = Finisher(replace(plan, beside=()))
     try:
         made = no_panes(plan.fragment)
         if (ranges := plan.fragment.stage) is not None:

@@ -27,28 +27,29 @@ class NeedsSql(Exception):
     """These groups have types, or values, of which only DuckDB says what becomes of them."""
 
 
-def finisher_of(plan: Plan) -> FinisherPort:
-    """The fastest that runs a plan's final fragment."""
-    return _by_sql(plan) if plan.direct is None else DirectFinisher(plan, plan.direct)
+def finisher_of(plan: Plan, whole: FinisherPort | None = None) -> FinisherPort:
+    """The fastest that runs a plan's final fragment. ``whole``: that of which it is a part, which says how it
+    has failed."""
+    return _by_sql(plan, whole) if plan.direct is None else DirectFinisher(plan, plan.direct, whole)
 
 
-def _by_sql(plan: Plan) -> Finisher:
+def _by_sql(plan: Plan, whole: FinisherPort | None) -> Finisher:
     from agents.tasks.engine import Finisher  # DuckDB, as in agents.tasks.streams
 
-    return Finisher.of(plan)
+    return Finisher(plan, whole)
 
 
 class DirectFinisher(FinisherPort):
     """``elf.job.ports.FinisherPort`` of a plan whose final fragment is ``direct``. Its rows are those of
     ``Finisher``, bit by bit."""
 
-    def __init__(self, plan: Plan, direct: DirectFinal) -> None:
-        self._plan, self._direct = plan, direct
+    def __init__(self, plan: Plan, direct: DirectFinal, whole: FinisherPort | None = None) -> None:
+        self._plan, self._direct, self._whole = plan, direct, whole or self
         self._names = [*direct.bounds, *plan.outputs]
 
     @cached_property
     def _sql(self) -> Finisher:
-        return _by_sql(self._plan)
+        return _by_sql(self._plan, self._whole)
 
     def run(self, groups: pa.Table, *beside: pa.Table) -> pa.Table:
         try:

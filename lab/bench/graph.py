@@ -143,7 +143,7 @@ def by_elf(asked: Asked) -> Answer:
     states = [pa.repeat(pa.scalar(1, field.type), edges.num_rows) for field in list(like)[4:]]
     keys = [edges["dst"], edges["src"]]  # in the order of their text, as plans have them
     groups = pa.table([*bounds, *keys, *states], names=like.names)
-    finisher = Finisher.of(plan)
+    finisher = Finisher(plan)
     finisher.run(groups)
     with clocked() as clock:
         rows = finisher.run(groups)

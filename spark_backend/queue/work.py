@@ -171,7 +171,7 @@ def finished(plan: Plan, panes: pa.Table, span: tuple[int, int] | None) -> pa.Ta
         >>> finished(plan, panes, None).column_names
         ['window_start', 'window_end', 'product', 'n']
     """
-    finisher = Finisher.of(plan)
+    finisher = Finisher(plan)
     try:
         if not plan.windows:
             keys, states = plan.fragment.keys, plan.fragment.task_states

@@ -122,7 +122,7 @@ def test_a_result_over_no_rows_has_the_types_of_one_over_rows(query: str) -> Non
     assert isinstance(asked, Select)
     plan = planned(asked.query, COLUMNS, stream="log")
     flow = Flow("flow", plan.fragment, bytes(16), "")
-    mapper, finisher = Mapper(plan.fragment.map_sql, plan.fragment.columns), Finisher.of(plan)
+    mapper, finisher = Mapper(plan.fragment.map_sql, plan.fragment.columns), Finisher(plan)
     names = [column.name for column in plan.fragment.columns]
     row = {"ts": 0, "host": "a", "n": 1}
     typed = arrow_schema(plan.fragment.columns).append(pa.field("_pane", pa.int64()))

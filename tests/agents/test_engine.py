@@ -10,7 +10,7 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
-from agents.tasks.engine import Finisher, Mapper, Statement
+from agents.tasks.engine import Mapper, OverGroups, Statement
 from elf.errors import ElfBug
 from elf.schema import Column
 
@@ -70,13 +70,13 @@ def test_timestamps_are_utc() -> None:
     mapper.close()
 
 
-def test_a_finisher_follows_the_types_of_its_groups() -> None:
-    finisher = Finisher("SELECT k, s * 2 AS d FROM groups WHERE s > 1 ORDER BY s DESC LIMIT 2")
+def test_a_statement_over_groups_follows_their_types() -> None:
+    over = OverGroups("SELECT k, s * 2 AS d FROM groups WHERE s > 1 ORDER BY s DESC LIMIT 2")
     for kind in (pa.int64(), pa.float64(), pa.decimal128(38, 0), pa.int64()):
         groups = pa.table({"k": ["a", "b", "c", "d"], "s": pa.array([1, 2, 4, 3], kind)})
-        assert [(row["k"], int(row["d"])) for row in finisher.run(groups).to_pylist()] == [("c", 8), ("d", 6)]
-    finisher.close()
-    finisher.close()
+        assert [(row["k"], int(row["d"])) for row in over.run(groups).to_pylist()] == [("c", 8), ("d", 6)]
+    over.close()
+    over.close()
 
 
 def test_a_statement_that_duckdb_refuses_is_our_bug() -> None:

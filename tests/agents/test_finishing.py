@@ -119,4 +119,4 @@ def test_a_difference_is_seen() -> None:
     assert plan.direct is not None
     groups = groups_of(plan, rows_of(random.Random(1), 50))
     with pytest.raises(ElfBug, match="DuckDB"):
-        FinishedBothWays(plan, Wrong(plan, plan.direct), Finisher.of(plan)).run(groups)
+        FinishedBothWays(plan, Wrong(plan, plan.direct), Finisher(plan)).run(groups)

@@ -144,7 +144,7 @@ def test_of_a_job_the_last_versions_are_kept(making: Pooled) -> None:
 def test_what_is_kept_of_windows_that_cannot_be_made_is_no_other_thread_s(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    version, given = Version(spec(2, 2).plan, lambda plan: Watched(plan.final_sql)), list[bool]()
+    version, given = Version(spec(2, 2).plan, Watched), list[bool]()
 
     class Lock:
         def __enter__(self) -> None: ...
@@ -224,7 +224,7 @@ def test_windows_of_panes_that_are_not_committed(making: Pooled, monkeypatch: py
     def apart(last: int, *rows: PaneCommit) -> WindowCommit:
         store = Store(":memory:")
         store.commit_panes(*PANES, *rows)
-        finisher = Finisher.of(version(1).plan)
+        finisher = Finisher(version(1).plan)
         made, new = made_windows(effect(version(1), last - 3, last, [*PANES, *rows]), store, finisher)
         finisher.close()
         store.close()

@@ -58,7 +58,7 @@ class Job:
         streams = {"clicks": CLICKS, "buys": BUYS} if " buys " in query else {"clicks": CLICKS}
         self.plan = plan_streams(asked.query, streams)
         assert self.plan.join is not None
-        self.finisher = Finisher(self.plan.final_sql, self.plan.join.sql)
+        self.finisher = Finisher(self.plan)
         flows = [Flow(one.stream, one, bytes(16), "") for one in self.plan.fragments]
         self.spec = spec_of("job", "me", 1, self.plan, tuple(flows))
         self.store, self.kept, self.connection = Store(":memory:"), Kept(), duckdb.connect(":memory:")

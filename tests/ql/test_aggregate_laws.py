@@ -115,7 +115,7 @@ class Engine:
         fragment = self.plan.fragment
         self.keys, self.states = ("_pane", *fragment.keys), fragment.states
         self._mapper = Mapper(fragment.map_sql, fragment.columns)
-        self._finisher = Finisher.of(self.plan)
+        self._finisher = Finisher(self.plan)
 
     def map(self, rows: list[tuple[Any, ...]]) -> pa.Table:
         timed = [row for row in rows if row[0] is not None or not self.plan.windows]

@@ -37,7 +37,7 @@ def live(plan: Plan, parts: list[list[Click]], first_us: int, last_us: int) -> l
     (window,) = plan.windows
     assert isinstance(window, Sliding)
     fragment = plan.fragment
-    mapper, finisher = Mapper(fragment.map_sql, fragment.columns), Finisher(plan.final_sql)
+    mapper, finisher = Mapper(fragment.map_sql, fragment.columns), Finisher(plan)
     partials = []
     for part in parts:
         rows = [

@@ -61,7 +61,7 @@ def merged(fragment: Fragment, tables: list[pa.Table]) -> pa.Table:
 
 def windows(plan: Plan, panes: pa.Table) -> list[LiveWindow]:
     """Of the first minute, by elf's own merge and final fragment."""
-    finisher = Finisher.of(plan)
+    finisher = Finisher(plan)
     assembly = Assembly(plan, Calendar(plan.windows, plan.fragment.pane_us))
     found = []
     for groups in assembly.windows(BASE_US, BASE_US + 60 * SECOND, panes):

@@ -46,7 +46,7 @@ def run_live(con: duckdb.DuckDBPyConnection, plan: Plan, table: pa.Table, *, par
     assert partials[0].column_names == ["_pane", *fragment.keys, *(state.name for state in fragment.states)]
     merged = merge_tables(partials, ["_pane", *fragment.keys], list(fragment.states))
     if plan.join is not None:
-        finisher = Finisher.of(plan)
+        finisher = Finisher(plan)
         merged = met(plan.join, merged, (START_OF_TIME, END_OF_TIME), finisher)
         finisher.close()
     if fragment.stage is not None:

@@ -27,7 +27,7 @@ class Everything(Finisher):
     """A final fragment that keeps all groups."""
 
     def __init__(self) -> None:
-        super().__init__("")
+        super().__init__(spec(1, 1).plan)
 
     def run(self, groups: pa.Table, *beside: pa.Table) -> pa.Table:
         return groups

@@ -25,7 +25,7 @@ def both_ways(fragment: Fragment) -> MapperPort:
 
 def finished_both_ways(plan: Plan) -> FinisherPort:
     """In the place of ``agents.tasks.finishing.finisher_of``."""
-    sql, direct = Finisher.of(plan), plan.direct
+    sql, direct = Finisher(plan), plan.direct
     return sql if direct is None else FinishedBothWays(plan, DirectFinisher(plan, direct), sql)
 
 
