@@ -66,7 +66,7 @@ class FinalFunction:
             if result is None:
                 failed.add(span)
         if failed:
-            status = _flagged(status, failed)
+            status = _flagged(status, failed.__contains__)
         return status, pa.concat_tables(made)
 
     def _call(self, rows: pa.Table) -> pa.Table | None:
@@ -122,19 +122,23 @@ def _of_window(rows: pa.Table) -> str:
     return f" of the window from {start} to {end}"
 
 
-def _flagged(status: pa.Table, failed: set[tuple[int, int] | None]) -> pa.Table:
+def _flagged(status: pa.Table, failed: Callable[[tuple[int, int] | None], bool]) -> pa.Table:
     def span(row: dict[str, Any]) -> tuple[int, int] | None:
         start, end = (row[name] for name in BOUNDS)
         return None if start is None else (micros(start), micros(end))
 
-    flags = [row[FLAG] or span(row) in failed for row in status.select([*BOUNDS, FLAG]).to_pylist()]
+    flags = [row[FLAG] or failed(span(row)) for row in status.select([*BOUNDS, FLAG]).to_pylist()]
     return status.set_column(status.schema.get_field_index(FLAG), FLAG, pa.array(flags, pa.bool_()))
 
 
 def flagged(status: pa.Table, windows: frozenset[tuple[int, int]] | None) -> pa.Table:
-    """With a flag on these windows; None, or none of them with bounds: on all."""
+    """With a flag on these windows, and on those that contain one, of which they may be made; None, or none
+    of them with bounds: on all."""
     if windows:
-        return _flagged(status, set(windows))
+        spans = [*windows]
+        return _flagged(
+            status, lambda own: own is None or any(own[0] <= start and end <= own[1] for start, end in spans)
+        )
     flags = pa.array([True] * status.num_rows, pa.bool_())
     return status.set_column(status.schema.get_field_index(FLAG), FLAG, flags)
 

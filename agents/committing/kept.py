@@ -23,6 +23,7 @@ import pyarrow.compute as pc
 
 from agents.committing.panetables import joined
 from agents.committing.sides import Sides
+from agents.committing.spans import Span
 from elf.fields import replace
 from elf.job.effects import CommitWindows, Coverage, SaveJob
 from elf.job.ports import FinisherPort
@@ -80,6 +81,9 @@ class Kept:
         self._counters: pa.Table | None = None
         self._revisions: list[PaneRange] = []
         self._landmarks: tuple[int, ...] = ()
+        self._failure = ""
+        self._failed = frozenset[Span]()
+        """How smaller windows have failed of which larger ones are still to be made."""
 
     def made(self, key: Hashable | None) -> Contents | None:
         """Windows that an equal job has had made already."""
@@ -93,13 +97,16 @@ class Kept:
         if len(self._contents) > CONTENTS_MAX:
             self._contents.popitem(last=False)
 
-    def resume(self, effect: CommitWindows) -> tuple[Sides, int]:
-        """What these windows go on from, and the event time up to which nothing need be read."""
+    def resume(self, effect: CommitWindows, finisher: FinisherPort) -> tuple[Sides, int]:
+        """What these windows go on from, and the event time up to which nothing need be read. The finisher is
+        told how that has failed."""
         known = self._assembly
         if known is not None and known.next_us == effect.first_us and self._landmarks == effect.landmarks:
             known.calendar = replace(known.calendar, until_us=effect.until_us)
             held = reached(effect, known.held_from_us, effect.first_us)
             if self._revisions == _revisions(effect.coverage, *held):
+                if self._failed:
+                    finisher.fail(self._failure, self._failed)
                 return known, effect.first_us
         self._assembly, self._counters = None, None
         return Sides(effect.spec.plan, effect.calendar), effect.calendar.needs_from(effect.first_us)
@@ -116,8 +123,10 @@ class Kept:
         self._counters = joined([kept, counters])
         return self._counters
 
-    def keep(self, assembly: Sides, effect: CommitWindows) -> None:
+    def keep(self, assembly: Sides, effect: CommitWindows, finisher: FinisherPort) -> None:
         """The next windows may go on from here, unless these were the last."""
+        self._failure, since_us = finisher.failure, assembly.held_from_us
+        self._failed = frozenset(span for span in finisher.failed or () if span[0] >= since_us)
         self._landmarks = effect.landmarks
         self._assembly = None if effect.last_us >= END_OF_TIME else assembly
         held = reached(effect, assembly.held_from_us, effect.last_us)

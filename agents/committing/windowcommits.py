@@ -316,7 +316,7 @@ def _assemble(
         rows = finisher.run(groups) if groups is not None else _no_rows(effect, finisher)
         return status_of_all(effect, names, counts, gaps_of(opened)), with_bounds(rows, counts, plan)
     pane_us = plan.fragment.pane_us
-    assembly, from_us = kept.resume(effect)
+    assembly, from_us = kept.resume(effect, finisher)
     start, end = bounded(from_us, pane_us), bounded(effect.last_us, pane_us)
     panes: list[pa.Table | None] = []
     counter_tables: list[pa.Table | None] = []
@@ -336,7 +336,7 @@ def _assemble(
     rows = assembly.rows(effect.first_us, effect.last_us, panes, finisher)
     held, _ = reached(effect, effect.calendar.needs_from(effect.first_us), effect.last_us)
     counters = kept.count(joined(counter_tables), held, start)
-    kept.keep(assembly, effect)
+    kept.keep(assembly, effect, finisher)
     rows = with_bounds(rows, counters, plan)
     calendar = assembly.calendar
     if effect.revised is None:

@@ -162,7 +162,7 @@ class FinisherPort(Protocol):
     """Why values that it has made since ``begin`` are NULL (an aggregate of somebody's own has failed), or
     windows have no rows (their graph is too large). Empty: none."""
     failed: frozenset[tuple[int, int]] | None = frozenset()
-    """The windows (µs) with such a failure; None: it is not known which."""
+    """The windows (µs) with such a failure, larger ones may be made of them; None: it is not known which."""
 
     def begin(self) -> None:
         """Forget how it has failed."""

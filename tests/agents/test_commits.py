@@ -77,6 +77,22 @@ def test_warm_is_cold(
     cold.close()
 
 
+def test_what_has_failed_is_known_while_windows_may_be_made_of_it() -> None:
+    job, kept = spec(3, 1), Kept()
+    told = []
+    for end in (3, 4, 5, 6):
+        wanted = effect(job, end - 1, end, [commit(0, 6, 0, [])])
+        finisher = Everything()
+        sides, _ = kept.resume(wanted, finisher)
+        told.append((finisher.failure, finisher.failed))
+        sides.rows(wanted.first_us, wanted.last_us, [None], finisher)
+        if end == 3:
+            finisher.fail("too large", frozenset({(2 * US, 3 * US), (0, US)}))
+        kept.keep(sides, wanted, finisher)
+    known = "too large", frozenset({(2 * US, 3 * US)})
+    assert told == [("", frozenset()), known, known, ("", frozenset())]
+
+
 def test_a_finite_input_is_one_range() -> None:
     """All of time at once, as ``elf run`` asks for it."""
     job, store = spec(3, 1), Store(":memory:")

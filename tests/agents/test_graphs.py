@@ -216,13 +216,15 @@ def test_clusters_are_begun_with_one_look_for_each_and_in_blocks(monkeypatch: py
     assert sum(looked) == 1_000 * (1 + 30 + 3 * 30 + 1)
 
 
-def answered(folder: Path) -> list[Window]:
-    """By ``elf run``, of a graph of two edges in the first minute and one in the second."""
+GRAPHS = "SELECT vertex, size FROM log GROUP BY src, dst WITH GRAPH components WINDOWING 1 MINUTE"
+
+
+def answered(folder: Path, text: str = GRAPHS) -> list[Window]:
+    """By ``elf run``, of a graph of two edges in the first minute and one in the second and in the third."""
     log = folder / "log.json"
-    rows = [("00:00:01", "a", "b"), ("00:00:02", "b", "c"), ("00:01:00", "c", "d")]
+    rows = [("00:00:01", "a", "b"), ("00:00:02", "b", "c"), ("00:01:00", "c", "d"), ("00:02:00", "c", "d")]
     lines = (json.dumps({"ts": f"2026-01-01 {at}", "src": src, "dst": dst}) for at, src, dst in rows)
     log.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    text = "SELECT vertex, size FROM log GROUP BY src, dst WITH GRAPH components WINDOWING 1 MINUTE"
     found = list[Window]()
     run(RunRequest(Asked(text), {"log": (str(log),)}), lambda result: found.extend(split(result)))
     return found
@@ -232,12 +234,24 @@ def test_a_window_without_its_graph_says_so_and_others_are_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(graphs, "bounds_of", lambda graph: Bounds(1, 9, None))
-    first, second = answered(tmp_path)
+    first, second, _ = answered(tmp_path)
     assert first.status["function_failed"]
     assert first.table.num_rows == 0
     assert first.coverage.endswith("a function failed, or a graph was too large")
     assert not second.status["function_failed"]
     assert second.table["vertex"].to_pylist() == ["c", "d"]
+
+
+@pytest.mark.parametrize("counted", ["COUNT(*)", "lower(COUNT(*)::TEXT)"], ids=["direct", "by SQL"])
+def test_a_larger_window_says_that_it_lacks_a_graph(
+    counted: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(graphs, "bounds_of", lambda graph: Bounds(1, 9, None))
+    text = f"SELECT size, {counted} AS n FROM JOB small GROUP BY size WINDOWING 2 MINUTES"
+    first, second = answered(tmp_path, f"CREATE JOB small AS {GRAPHS}; {text}")
+    assert first.coverage.endswith("a function failed, or a graph was too large")
+    assert [first.table.num_rows, second.table.num_rows] == [1, 1]
+    assert not second.status["function_failed"]
 
 
 def test_a_statement_is_refused_where_scipy_is_not_there(
