@@ -9,17 +9,17 @@ import pytest
 
 from elf.batch import decode
 from elf.fields import replace
-from elf.job import events as was
 from elf.job.output import OutputSpec
 from elf.job.spec import JobSpec
 from elf.job.tables import why_unfit
 from elf.ql.planner import plan_text
-from elf.wire.clients import Execute, Failed, Reply
+from elf.wire.clients import Failed, Reply
 from lab.chaos.engine import plan
 from lab.chaos.world import World
+from tests.support import histories
 from tests.support.histories import begun
 from tests.support.jobgroups import leader, members, moved, staffed
-from tests.support.outside import said
+from tests.support.outside import refused, said
 from tests.support.ql_table import SCHEMA
 from tests.support.versions import answered, reconfigure
 
@@ -29,15 +29,6 @@ QUERY = replace(plan(2), named=(("k0", "k0"),))
 
 def rows(world: World, through: int, sql: str) -> list[dict[str, object]]:
     return list(decode(said(world, through, sql).payload).to_pylist())
-
-
-def refused(world: World, through: int, sql: str) -> str:
-    world.client_inbox.clear()
-    world.agents[through].handle(was.Arrived("client:9", Execute(request=7, sql=sql, creator="me")))
-    world.run_until(lambda: bool(world.client_inbox), 60_000)
-    (reply,) = world.client_inbox
-    assert isinstance(reply, Failed), reply
-    return reply.text
 
 
 def last_rows(world: World, spec: JobSpec, since: int) -> Mapping[str, tuple[int, int]]:
@@ -96,10 +87,10 @@ def test_tables_are_shown_and_end_with_a_word_and_with_their_job() -> None:
     assert job["tables"] == "seen by k0, other by k0"
     assert said(world, 2, "DROP TABLE seen").text == "table seen dropped"
     world.run(2_000)
-    assert all(len(agent.store.tables.of(spec.uid)) == 1 for agent in members(world, spec))
+    assert all(len(agent.store.tables.stored(spec.uid)) == 1 for agent in members(world, spec))
     assert said(world, 1, "DROP JOB job").text == "job job dropped; its outputs have ended with it: other"
     world.run(30_000)
-    assert not any(agent.store.tables.of(spec.uid) for agent in world.agents)
+    assert not any(agent.store.tables.stored(spec.uid) for agent in world.agents)
     assert refused(world, 0, "SELECT * FROM other AS OF ANY") == "there is no table other; there are none"
 
 
@@ -112,10 +103,7 @@ def test_describe_tells_of_the_job_or_the_table_that_is_said_and_of_ones_own_job
     world.run(2_000)
 
     def first(sql: str, creator: str) -> object:
-        world.client_inbox.clear()
-        world.agents[2].handle(was.Arrived("client:9", Execute(request=7, sql=sql, creator=creator)))
-        world.run_until(lambda: bool(world.client_inbox), 60_000)
-        (reply,) = world.client_inbox
+        reply = histories.said(world, 2, sql, creator)
         if isinstance(reply, Failed):
             return reply.text
         assert isinstance(reply, Reply)

@@ -99,10 +99,10 @@ def lacking_alone(world: World, job: JobSpec, dead: SimAgent, until: int) -> Non
             assert counts.get(key, 0) in (whole.get(key, 0), rest.get(key, 0)), (start, key)
 
 
-def said(world: World, through: int, sql: str) -> object:
+def said(world: World, through: int, sql: str, creator: str = "me") -> object:
     """The reply to a statement that a client gives to an agent."""
     world.client_inbox.clear()
-    world.agents[through].handle(Arrived("client:1", Execute(request=1, sql=sql, creator="me")))
+    world.agents[through].handle(Arrived("client:1", Execute(request=1, sql=sql, creator=creator)))
     world.run_until(lambda: bool(world.client_inbox))
     return world.client_inbox[-1]
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from elf.job import events as was
-from elf.wire.clients import Execute, Reply
+from elf.wire.clients import Failed, Reply
 from lab.chaos.outside import Arrivals
 from lab.chaos.world import World
+from tests.support import histories
 
 
 def came(world: World) -> Arrivals:
@@ -14,9 +14,12 @@ def came(world: World) -> Arrivals:
 
 
 def said(world: World, through: int, sql: str) -> Reply:
-    world.client_inbox.clear()
-    world.agents[through].handle(was.Arrived("client:9", Execute(request=7, sql=sql, creator="me")))
-    world.run_until(lambda: bool(world.client_inbox), 30_000)
-    (reply,) = world.client_inbox
+    reply = histories.said(world, through, sql)
     assert isinstance(reply, Reply), reply
     return reply
+
+
+def refused(world: World, through: int, sql: str) -> str:
+    reply = histories.said(world, through, sql)
+    assert isinstance(reply, Failed), reply
+    return reply.text
