@@ -12,7 +12,7 @@ import sqlite3
 from collections.abc import Iterable, Sequence
 from itertools import groupby, product
 from math import prod
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import msgspec
 import pyarrow as pa
@@ -90,90 +90,61 @@ class TableStore:
         """A table begins with the rows of the last window, behind the results up to ``number``; or without
         rows, and where another one is, if it takes the place of that. One that is there stays."""
         with self._file.writing() as con:
-            if _id_of(con, kept.table) is not None:
+            if _find(con, kept.table) is not None:
                 return
-            if kept.of and _id_of(con, kept.of) is not None:
-                _succeed(con, kept, _Table(con, kept.of))
+            if (old := _find(con, kept.of)) is not None:
+                _succeed(con, kept, old)
                 return
-            sql = "INSERT INTO kept_tables (uid, job, kept, number) VALUES (?, ?, ?, ?)"
-            con.execute(sql, (kept.table, kept.job, _encode(kept), number))
+            table = _add(con, kept, (number, None, 0, 0), (0, b"", True))
             if last is not None and last.seq > 0 and not last.provisional:
-                _take(con, _Table(con, kept.table), last, last.seq)
-                con.execute("UPDATE kept_tables SET number = ? WHERE uid = ?", (number, kept.table))
+                _take(con, table, last, last.seq)
+                con.execute("UPDATE kept_tables SET number = ? WHERE id = ?", (number, table.id))
 
     def end(self, uid: str) -> None:
         with self._file.writing() as con:
-            _drop(con, uid)
+            _drop(con, _find(con, uid))
 
     def copy(self, said: TableRound) -> bool:
         """The next rows of the table whose place this one takes; whether it has all by now."""
         with self._file.writing() as con:
-            if _id_of(con, said.table) is None:
+            table = _find(con, said.table)
+            if table is None:
                 return True
-            table = _Table(con, said.table)
             if not table.whole and said.number == table.rounds + 1:
-                return _copy(con, table, self.round_rows)
-            return bool(table.whole)
+                _copy(con, table, self.round_rows)
+            return table.whole
 
     def take(self, row: WindowCommit, number: int) -> None:
         """Windows are committed under this number."""
         if row.provisional or number <= 0:
             return
         with self._file.writing() as con:
-            sql = "SELECT uid FROM kept_tables WHERE job = ? AND number < ? ORDER BY uid"
-            for (uid,) in con.execute(sql, (row.job, number)).fetchall():
-                _take(con, _Table(con, uid), row, number)
-
-    def of(self, job: str) -> tuple[TableKept, ...]:
-        """The tables of a job."""
-        with self._file.reading() as con:
-            found = con.execute("SELECT kept FROM kept_tables WHERE job = ? ORDER BY uid", (job,))
-            return tuple(_kept_of(kept) for (kept,) in found)
+            for table in _where(con, "job", row.job):
+                if table.number < number:
+                    _take(con, table, row, number)
 
     def stored(self, job: str) -> tuple[StoredTable, ...]:
-        """The same, with how far they are."""
+        """The tables of a job, and how far they are."""
         with self._file.reading() as con:
-            tables = [_Table(con, kept.table) for kept in self.of(job)]
-            return tuple(StoredTable(one.kept, one.rounds, bool(one.whole)) for one in tables)
+            return tuple(StoredTable(one.kept, one.rounds, one.whole) for one in _where(con, "job", job))
 
     def states(self, job: str) -> tuple[TableState, ...]:
         """All that there is of them."""
-        return tuple(self._state(kept) for kept in self.of(job))
-
-    def _state(self, kept: TableKept) -> TableState:
         with self._file.reading() as con:
-            table = _Table(con, kept.table)
-            rows = con.execute(f"{_READ} ORDER BY id", (table.id,)).fetchall()
-            columns = zip(*rows, strict=True) if rows else ([] for _ in _STATE)
-            packed = pa.table(
-                [pa.array(one, of.type) for one, of in zip(columns, _STATE, strict=True)], _STATE
-            )
-            return TableState(
-                kept,
-                table.number,
-                table.newest,
-                table.evicted,
-                table.unfit,
-                tuple(schema.serialize().to_pybytes() for schema in table.schemas()),
-                encode(packed),
-                table.rounds,
-                table.behind,
-                bool(table.whole),
-            )
+            return tuple(_state(con, table) for table in _where(con, "job", job))
 
     def install(self, state: TableState) -> None:
         """A table as another member has it; one that is further stays. Of one that cannot be read there are
         no rows, which is counted."""
         with self._file.writing() as con:
-            known = _id_of(con, state.kept.table)
-            if known is not None and _Table(con, state.kept.table).number >= state.number:
+            known = _find(con, state.kept.table)
+            if known is not None and known.number >= state.number:
                 return
-            _drop(con, state.kept.table)
+            _drop(con, known)
             rows = _opened(state)
             unfit = state.unfit + (rows is None)
             said = (state.number, state.newest_us, state.evicted, unfit)
-            _add(con, state.kept, said, (state.rounds, state.behind, state.whole))
-            table = _Table(con, state.kept.table)
+            table = _add(con, state.kept, said, (state.rounds, state.behind, state.whole))
             if rows is not None:
                 schemas = [(table.id, number, schema) for number, schema in enumerate(state.schemas)]
                 con.executemany("INSERT INTO table_schemas VALUES (?, ?, ?)", schemas)
@@ -187,7 +158,7 @@ class TableStore:
         with self._file.reading() as con:
             con.execute("BEGIN")  # what is read is of one moment
             try:
-                there = [_Table(con, uid) for uid in (asked.table, asked.of) if _id_of(con, uid) is not None]
+                there = [one for uid in (asked.table, asked.of) if (one := _find(con, uid)) is not None]
                 table = next((one for one in there if one.whole), None)
                 if table is None:
                     return NO_TABLE
@@ -204,6 +175,24 @@ _STATE: Final = pa.schema(
 )  # fmt: skip
 
 
+def _state(con: sqlite3.Connection, table: _Table) -> TableState:
+    rows = con.execute(f"{_READ} ORDER BY id", (table.id,)).fetchall()
+    columns = zip(*rows, strict=True) if rows else ([] for _ in _STATE)
+    packed = pa.table([pa.array(one, of.type) for one, of in zip(columns, _STATE, strict=True)], _STATE)
+    return TableState(
+        table.kept,
+        table.number,
+        table.newest,
+        table.evicted,
+        table.unfit,
+        tuple(schema.serialize().to_pybytes() for schema in table.schemas()),
+        encode(packed),
+        table.rounds,
+        table.behind,
+        table.whole,
+    )
+
+
 def _opened(state: TableState) -> list[_Row] | None:
     """The rows of a state; None: of bytes that are none."""
     try:
@@ -216,17 +205,14 @@ def _opened(state: TableState) -> list[_Row] | None:
 
 
 class _Table:
-    """The row of a table."""
+    """The row of a table, by ``_COLUMNS``."""
 
-    def __init__(self, con: sqlite3.Connection, uid: str) -> None:
-        sql = 'SELECT id, kept, number, newest, evicted, unfit, "count", size FROM kept_tables WHERE uid = ?'
+    def __init__(self, con: sqlite3.Connection, row: tuple[Any, ...]) -> None:
         self._con = con
-        self.id, kept, self.number, self.newest, self.evicted, self.unfit, self.count, self.size = (
-            con.execute(sql, (uid,)).fetchone()
-        )
+        self.id, kept, self.number, self.newest, self.evicted, self.unfit, *rest = row
         self.kept: TableKept = _kept_of(kept)
-        sql = "SELECT rounds, behind, whole FROM kept_tables WHERE uid = ?"
-        self.rounds, self.behind, self.whole = con.execute(sql, (uid,)).fetchone()
+        self.count, self.size, self.rounds, self.behind, whole = rest
+        self.whole = bool(whole)
 
     def schemas(self) -> list[pa.Schema]:
         """Of its rows, by number."""
@@ -247,9 +233,16 @@ def _schema_of(data: bytes) -> pa.Schema:
     return pa.ipc.read_schema(pa.BufferReader(data))
 
 
-def _id_of(con: sqlite3.Connection, uid: str) -> int | None:
-    row = con.execute("SELECT id FROM kept_tables WHERE uid = ?", (uid,)).fetchone()
-    return None if row is None else int(row[0])
+_COLUMNS: Final = 'id, kept, number, newest, evicted, unfit, "count", size, rounds, behind, whole'
+
+
+def _find(con: sqlite3.Connection, uid: str) -> _Table | None:
+    return next(iter(_where(con, "uid", uid)), None)
+
+
+def _where(con: sqlite3.Connection, column: Literal["uid", "job"], value: str) -> list[_Table]:
+    found = con.execute(f"SELECT {_COLUMNS} FROM kept_tables WHERE {column} = ? ORDER BY uid", (value,))
+    return [_Table(con, row) for row in found.fetchall()]
 
 
 def _add(
@@ -257,11 +250,13 @@ def _add(
     kept: TableKept,
     said: tuple[int, int | None, int, int],
     rounds: tuple[int, bytes, bool],
-) -> None:
+) -> _Table:
     """A table without rows. ``said``: its number, where its newest window ends, rows evicted, and unfit."""
     columns = "uid, job, kept, number, newest, evicted, unfit, rounds, behind, whole"
     sql = f"INSERT INTO kept_tables ({columns}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
     con.execute(sql, (kept.table, kept.job, _encode(kept), *said, *rounds))
+    (table,) = _where(con, "uid", kept.table)
+    return table
 
 
 def _succeed(con: sqlite3.Connection, kept: TableKept, old: _Table) -> None:
@@ -269,42 +264,40 @@ def _succeed(con: sqlite3.Connection, kept: TableKept, old: _Table) -> None:
     in rounds."""
     while not old.whole:
         _copy(con, old, ROUND_ROWS)
-        old = _Table(con, old.kept.table)
     kept = replace(kept, columns=old.kept.columns)
-    _add(con, kept, (old.number, old.newest, old.evicted, old.unfit), (0, b"", False))
+    table = _add(con, kept, (old.number, old.newest, old.evicted, old.unfit), (0, b"", False))
     sql = "INSERT INTO table_schemas SELECT ?, number, schema FROM table_schemas WHERE tbl = ?"
-    con.execute(sql, (_id_of(con, kept.table), old.id))
+    con.execute(sql, (table.id, old.id))
 
 
-def _copy(con: sqlite3.Connection, table: _Table, most: int) -> bool:
+def _copy(con: sqlite3.Connection, table: _Table, most: int) -> None:
     """A round. What windows have put in meanwhile is newer, and stays."""
-    old = _id_of(con, table.kept.of)
     rows: list[_Row] = []
-    if old is not None:
-        rows = con.execute(f"{_READ} AND id > ? ORDER BY id LIMIT ?", (old, table.behind, most)).fetchall()
+    if (old := _find(con, table.kept.of)) is not None:
+        sql = f"{_READ} AND id > ? ORDER BY id LIMIT ?"
+        rows = con.execute(sql, (old.id, table.behind, most)).fetchall()
     places = [table.kept.columns.index(name) for name in table.kept.key]
     for group, _, *rest in rows:
         values = _decode(group)
         con.execute(_PUT, (table.id, group, _encode([values[place] for place in places]), *rest))
-    whole = len(rows) < most
+    table.behind, table.whole = rows[-1][0] if rows else table.behind, len(rows) < most
     sql = "UPDATE kept_tables SET rounds = rounds + 1, behind = ?, whole = ? WHERE id = ?"
-    con.execute(sql, (rows[-1][0] if rows else table.behind, whole, table.id))
-    if whole:  # until then it is the other one that is told of
+    con.execute(sql, (table.behind, table.whole, table.id))
+    if table.whole:  # until then it is the other one that is told of
         _count(con, table)
-    return whole
 
 
 def forget(con: sqlite3.Connection, job: str) -> None:
     """All tables of a job."""
-    for (uid,) in con.execute("SELECT uid FROM kept_tables WHERE job = ?", (job,)).fetchall():
-        _drop(con, uid)
+    for table in _where(con, "job", job):
+        _drop(con, table)
 
 
-def _drop(con: sqlite3.Connection, uid: str) -> None:
-    if (known := _id_of(con, uid)) is not None:
-        con.execute("DELETE FROM table_rows WHERE tbl = ?", (known,))
-        con.execute("DELETE FROM table_schemas WHERE tbl = ?", (known,))
-        con.execute("DELETE FROM kept_tables WHERE id = ?", (known,))
+def _drop(con: sqlite3.Connection, table: _Table | None) -> None:
+    if table is not None:
+        con.execute("DELETE FROM table_rows WHERE tbl = ?", (table.id,))
+        con.execute("DELETE FROM table_schemas WHERE tbl = ?", (table.id,))
+        con.execute("DELETE FROM kept_tables WHERE id = ?", (table.id,))
 
 
 # -- windows to rows -----------------------------------------------------------------------------------------
@@ -387,8 +380,9 @@ def _count(con: sqlite3.Connection, table: _Table) -> None:
             count, size = count - 1, size - nbytes
         oldest.close()
     con.executemany("DELETE FROM table_rows WHERE tbl = ? AND id = ?", ((table.id, one) for one in over))
-    sql = 'UPDATE kept_tables SET "count" = ?, size = ?, evicted = evicted + ? WHERE id = ?'
-    con.execute(sql, (count, size, len(over), table.id))
+    table.evicted += len(over)
+    sql = 'UPDATE kept_tables SET "count" = ?, size = ?, evicted = ? WHERE id = ?'
+    con.execute(sql, (count, size, table.evicted, table.id))
 
 
 # -- rows to answers -----------------------------------------------------------------------------------------
@@ -467,7 +461,7 @@ def _of_schema(rows: Sequence[tuple[_Row, Sequence[Any]]], schema: pa.Schema) ->
     return pa.table(columns)
 
 
-def answer(file_store: TableStore, asked: ReadTable) -> tuple[str, bytes]:
+def answer(tables: TableStore, asked: ReadTable) -> tuple[str, bytes]:
     """(error, body) of an answer."""
-    found = file_store.read(asked)
+    found = tables.read(asked)
     return (found, b"") if isinstance(found, str) else ("", _encode(found))

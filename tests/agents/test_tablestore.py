@@ -338,6 +338,6 @@ def test_a_number_that_no_column_has_is_no_key(value: int) -> None:
 def test_tables_of_a_job_go_with_it(store: Store) -> None:
     put(store, commit(10, [("a", "/", 1)]))
     store.drop_job(JOB)
-    assert store.tables.of(JOB) == ()
+    assert store.tables.stored(JOB) == ()
     store.tables.begin(KEPT, None, 0)
     assert read(store).count == 0
