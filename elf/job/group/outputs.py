@@ -100,7 +100,8 @@ class Outputs:
         for one in over:
             del self._kept[one.output]
         found: list[Effect] = [SaveOutput(replace(one, over=True)) for one in over]
-        return [*found, *self.tables.follow(log, now_ms), *self.advance(now_ms)]
+        self.tables.follow(log)
+        return [*found, *self.advance(now_ms)]
 
     def published(self, number: int, now_ms: int) -> list[Effect]:
         """Results up to this number are committed."""

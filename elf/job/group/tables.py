@@ -35,11 +35,10 @@ class Tables:
     def __bool__(self) -> bool:
         return bool(self._kept or self._wanted)
 
-    def follow(self, log: CatalogLog, now_ms: int) -> list[Effect]:
+    def follow(self, log: CatalogLog) -> None:
         """The log may have other tables of the job."""
         self._log = log
         self._look()
-        return self.advance(now_ms)
 
     def _look(self) -> None:
         """What the group is to be told next of each table."""
@@ -48,9 +47,11 @@ class Tables:
 
     def _begun(self) -> Iterator[SaveTable]:
         job = None if self._log is None else self._log.job(self._uid)
-        for spec in self._log.outputs(self._uid) if self._log is not None else ():
+        if self._log is None or job is None:
+            return
+        for spec in self._log.outputs(self._uid):
             old = self._kept.get(spec.option("of"))
-            if job is None or not is_table(spec) or spec.uid in self._kept or (old and not old.whole):
+            if not is_table(spec) or spec.uid in self._kept or (old and not old.whole):
                 continue
             if isinstance(new := begun(spec, job.plan), TableKept):
                 yield SaveTable(new)
