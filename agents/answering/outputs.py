@@ -52,7 +52,7 @@ class Outputs:
         if statement.alert is not None:
             yield from offload(partial(_check, name, job, statement.target, statement.alert))
         if kind_of(statement.target) == TABLE:
-            self._check_table(name, job, options)
+            self._check_table(statement, job)
         own = [one for one in self._log.outputs() if (one.name, one.creator) == (name, job.creator)]
         if own:
             what = _noun(own[0])
@@ -93,13 +93,14 @@ class Outputs:
         since = "everything that is kept" if spec.from_beginning else "what comes from now on"
         return Reply(request=asked.request, text=f"{_noun(spec)} {name} created, of {since}{note}")
 
-    def _check_table(self, name: str, job: JobSpec, options: Mapping[str, str]) -> None:
+    def _check_table(self, statement: ql.CreateOutput, job: JobSpec) -> None:
         """Raises ``UserError`` where a job can have no such table."""
+        name = statement.name
         if name in self._log.streams():
             raise UserError(f"table {name}: there is a stream of that name; choose another one")
         if sum(map(is_table, self._log.outputs(job.uid))) >= TABLES_MAX:
             raise UserError(f"job {job.name} has {TABLES_MAX} tables, the most that a job can have")
-        spec = OutputSpec(name, job.creator, 0, job.uid, f"{TABLE}:", tuple(options.items()))
+        spec = OutputSpec(name, job.creator, 0, job.uid, statement.target, statement.options)
         if isinstance(why := begun(spec, job.plan), str):
             raise UserError(f"table {name} of job {job.name}: {why}")
 
@@ -118,14 +119,14 @@ class Outputs:
         return f"; where {named} is the job's master it waits (outputs.allow)" if closed else ""
 
     def drop(self, asked: Execute, statement: ql.DropOutput) -> Procedure:
-        spec, noun = self._log.find_output(statement.name, asked.creator), _noun(statement)
+        spec = self._log.find_output(statement.name, asked.creator)
+        noun = "alert" if statement.alert else "table" if statement.table else "output"
         if spec is None:
             alike = [one for one in self._log.outputs() if _noun(one) == noun]
             names = ", ".join(sorted({one.name for one in alike}))
             known = f"{noun}s: {names}" if names else "there are none"
             raise UserError(f"there is no {noun} {statement.name}; {known}")
-        if _noun(spec) != noun:
-            other = _noun(spec)
+        if (other := _noun(spec)) != noun:
             a = "a" if other == "table" else "an"
             raise UserError(f"{spec.name} is {a} {other}, and no {noun}: DROP {other.upper()} {spec.name}")
         if spec.creator != asked.creator:
@@ -203,9 +204,8 @@ def _check(name: str, job: JobSpec, target: str, alert: Alert) -> None:
     check_over(alert.when, alert.by, job.definition, Read.of(job.uid, job.name, job.plan))
 
 
-def _noun(one: OutputSpec | ql.CreateOutput | ql.DropOutput) -> str:
-    target = getattr(one, "target", f"{TABLE}:" if getattr(one, "table", False) else "")
-    return "alert" if one.alert else "table" if kind_of(target) == TABLE else "output"
+def _noun(one: OutputSpec | ql.CreateOutput) -> str:
+    return "alert" if one.alert else "table" if kind_of(one.target) == TABLE else "output"
 
 
 def _told_by(alert: Alert, row: dict[str, object], work: OutputWork | None) -> dict[str, object]:

@@ -37,6 +37,7 @@ from elf.job.tables import (
     Asked,
     ReadTable,
     TableRows,
+    begun,
     grouped_by,
     is_table,
     why_no_table,
@@ -180,10 +181,8 @@ class Tables:
 
     def _not_yet(self, spec: OutputSpec, job: JobSpec) -> str:
         """Why a table has not begun, where that can be seen."""
-        from elf.job.tables import TableKept, begun
-
         found = begun(spec, job.plan)
-        return "" if isinstance(found, TableKept) else found
+        return found if isinstance(found, str) else ""
 
     def _taken(self, spec: OutputSpec, rows: TableRows) -> TableRows:
         self._seen[spec.uid] = max(self._seen.pop(spec.uid, 0), rows.number)
@@ -208,9 +207,8 @@ class Tables:
             options=tuple(sorted(options.items())),
             author=(yield from offload(partial(author_of, asked, statement))),
         )
-        new = self._not_yet(spec, self._job(old))
-        if new:
-            raise UserError(f"table {old.name}: {new}")
+        if why := self._not_yet(spec, self._job(old)):
+            raise UserError(f"table {old.name}: {why}")
         if tuple(statement.key) == now.kept.key:
             raise UserError(f"table {old.name} is found by {', '.join(now.kept.key)} already")
         yield from self._fleet.have_logged(AddOutput(spec=spec), lambda: self._log.has_output(spec.uid))

@@ -13,7 +13,7 @@ what was committed of it last.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Annotated, Final
 
 import msgspec
@@ -165,10 +165,10 @@ def why_no_table(plan: Plan) -> str:
         return "a table is of a job with one GROUP BY over a stream, in windows of time"
     if plan.final is not None:
         return "its function 'final' may change the rows of a window"
-    keys, named = plan.fragment.group_keys, _named(plan)
+    keys = plan.fragment.group_keys
     if not keys:
         return "it groups by nothing, so its rows have no key"
-    if not set(keys) <= named.keys():
+    if not set(keys) <= dict(plan.named).keys():
         return "its SELECT list lacks something that it groups by"
     if len(keys) > COLUMNS_MAX:
         return f"it groups by more than {COLUMNS_MAX} columns"
@@ -193,18 +193,13 @@ def why_unfit(tables: Iterable[OutputSpec], had: Plan, new: Plan) -> str:
 def _types(plan: Plan) -> dict[str, str]:
     """Those of the columns that a job's rows are grouped by."""
     kinds = dict(zip((key for key, _ in plan.named), plan.kinds, strict=False))
-    named = _named(plan)
+    named = dict(plan.named)
     return {named[key]: kinds.get(key, "") for key in plan.fragment.group_keys if key in named}
 
 
 def grouped_by(plan: Plan) -> tuple[str, ...]:
     """The columns of a job's rows that it groups by."""
-    named = _named(plan)
-    return tuple(named[key] for key in plan.fragment.group_keys if key in named)
-
-
-def _named(plan: Plan) -> Mapping[str, str]:
-    return dict(plan.named)
+    return tuple(_types(plan))
 
 
 def is_table(spec: OutputSpec) -> bool:

@@ -14,13 +14,12 @@ from sqlglot import exp
 
 from elf.ql.fuel import KEYS_MAX
 from elf.ql.kinds import INT64_MAX
-from elf.ql.outputs import CreateOutput, DropOutput
+from elf.ql.outputs import TABLE, CreateOutput, DropOutput
 from elf.ql.source import start_of
 
 if TYPE_CHECKING:  # they are read by its parser
     from elf.ql.statements import Query, Words
 
-TARGET: Final = "table:"
 _UNITS: Final = {"MINUTE": 60, "HOUR": 3_600, "DAY": 86_400}
 RETAIN_SECS_MAX: Final = 3_660 * 86_400
 _PLAIN: Final = frozenset({"expressions", "from_", "where"})
@@ -70,7 +69,7 @@ def read_create_table(words: Words) -> CreateOutput:
     if words.next_is("RETAIN"):
         options["retain"] = str(_retained_us(words))
     words.end()
-    return CreateOutput(sql, name, job, TARGET, tuple(sorted(options.items())))
+    return CreateOutput(sql, name, job, TABLE, tuple(sorted(options.items())))
 
 
 def read_alter_table(words: Words) -> AlterTable:

@@ -12,6 +12,8 @@ from elf.ql.alert import COLUMNS_MAX, WINDOWS_MAX, Alert
 if TYPE_CHECKING:  # they are read by its parser
     from elf.ql.statements import Words
 
+TABLE: Final = "table:"
+"""The target of what stays in the fleet."""
 _AFTER_WHEN: Final = frozenset({"BY", "FOR", "COVERAGE", "NOTIFY"})
 
 
@@ -49,7 +51,7 @@ def read_create_output(words: Words) -> CreateOutput:
     job = words.name("the job's name")
     words.expect("TO")
     target = words.string("where to, in quotes ('https://…')")
-    if target.lower().startswith("table:"):
+    if target.lower().startswith(TABLE):
         words.index -= 1
         words.fail("expected a target outside of the fleet (a table is made by CREATE TABLE)")
     options = _options(words) if words.next_is("WITH") else {}
