@@ -43,7 +43,7 @@ class Costs:
         """As a JSON object."""
         new = self._new(plan)
         addresses = {m.address for one in new for m in self._fleet.asked(one)}
-        some = sorted(addresses, key=lambda address: (address != self._here, address))[:AGENTS_MAX]
+        some = self._asked(addresses)
         costs = yield from self._at(some, new)
         return {
             "flows": len(plan.unranged),
@@ -81,7 +81,7 @@ class Costs:
         """What a job that runs, and its creator, take of agents that have budgets for them; empty: none of
         those that are asked has."""
         addresses = members_of(self._fleet, spec)
-        some = sorted(addresses, key=lambda address: (address != self._here, address))[:AGENTS_MAX]
+        some = self._asked(addresses)
         request = InspectWork(id=0, origin="", flows=(), jobs=(spec.uid,))
         answered = (yield from ask_all(some, request, WorkStatus)).values()
         told = [(one, status.agent) for status in answered if status is not None for one in status.budgets]
@@ -90,6 +90,10 @@ class Costs:
         said += [f"and {len(told) - TOLD_MAX:,} more"] if len(told) > TOLD_MAX else []
         asked = f" ({len(some)} of {len(addresses)} agents asked)" if len(some) < len(addresses) else ""
         return "; ".join(said) + asked if said else ""
+
+    def _asked(self, addresses: Iterable[str]) -> list[str]:
+        """Some of them, and this one first."""
+        return sorted(addresses, key=lambda address: (address != self._here, address))[:AGENTS_MAX]
 
     def _new(self, plan: Plan) -> list[Fragment]:
         """What does not run yet."""
