@@ -7,18 +7,13 @@ from typing import Annotated, Final
 
 import typer
 
+from elf.cli.options import group
 from elf.errors import UserError
 
 PATH: Final = Path("/etc/elf/elf.yaml")
 """Where an agent looks for its configuration."""
 
-app = typer.Typer(
-    help="The configuration of an agent on this machine (elf-agent validate checks one).",
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode=None,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+app = group("The configuration of an agent on this machine (elf-agent validate checks one).")
 
 
 @app.callback()

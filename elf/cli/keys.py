@@ -12,16 +12,10 @@ from typing import Annotated
 
 import typer
 
-from elf.cli.options import Output, OutputOption
+from elf.cli.options import Output, OutputOption, group
 from elf.errors import UserError
 
-app = typer.Typer(
-    help="Keys of hosts and persons: who takes part in a fleet, and who may ask it what.",
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode=None,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+app = group("Keys of hosts and persons: who takes part in a fleet, and who may ask it what.")
 
 
 def _own_folder() -> Path:

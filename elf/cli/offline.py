@@ -28,17 +28,12 @@ from elf.cli.options import (
     SqlFile,
     ToMoment,
     databases,
+    group,
 )
 from elf.cli.queue_commands import LOCAL, QUEUE, SparkConf, SparkMaster
 from elf.errors import UserError
 
-app = typer.Typer(
-    help="Queries over the archive, by Spark.",
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode=None,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+app = group("Queries over the archive, by Spark.")
 
 
 @app.callback()

@@ -121,6 +121,17 @@ GeoipOption = Annotated[
 ]
 
 
+def group(help: str) -> typer.Typer:
+    """Commands behind one word, as in ``elf keys new``."""
+    return typer.Typer(
+        help=help,
+        no_args_is_help=True,
+        add_completion=False,
+        rich_markup_mode=None,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+
+
 def databases(given: list[str] | None) -> tuple[str, ...]:
     """Of ``--geoip``, else of the variable that agents read too."""
     found = given or os.environ.get("ELF_GEOIP_DATABASES", "").split(",")

@@ -6,16 +6,10 @@ from typing import Annotated
 
 import typer
 
-from elf.cli.options import DEFAULT_ADDRESS, Cluster, Connect, KeysOption, Output, OutputOption
+from elf.cli.options import DEFAULT_ADDRESS, Cluster, Connect, KeysOption, Output, OutputOption, group
 from elf.cli.usage import examples
 
-app = typer.Typer(
-    help="Agents that a fleet can do without.",
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode=None,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+app = group("Agents that a fleet can do without.")
 
 
 @app.callback()
