@@ -30,7 +30,7 @@ from elf.client import Client
 from elf.errors import ElfError
 from lab.bench.control_fleet import FIRST_US, SECOND_US, ControlFleet, on_fleet, written
 from lab.bench.options import Agents, Hosts, Repeat
-from lab.bench.runner import Bench, Figure, Report, Scratch
+from lab.bench.runner import Bench, Figure, Report, Scratch, percentiles
 
 JOB: Final = (
     'CREATE JOB users AS SELECT "user", COUNT(*) AS hits, SUM(clicks) AS clicks, MAX(product) AS product '
@@ -107,15 +107,10 @@ class Tables(Bench[str, Read]):
         fleet.write(FIRST_US + 4 * SECOND_US, self.users)
         fleet.write(FIRST_US + (60 + self.users // 1_000) * SECOND_US, 1)  # windows end by what is written
         rows = 0
-
-        async def all_there() -> bool:
-            nonlocal rows
+        for _ in range(600):
             shown = (await client.sql("SHOW TABLES")).table
             rows = 0 if shown is None else int(str(shown["rows"][0]))
-            return rows >= self.users
-
-        for _ in range(600):
-            if await all_there():
+            if rows >= self.users:
                 return rows
             await asyncio.sleep(0.2)
         raise ElfError(f"the table has {rows} rows of {self.users} after two minutes")
@@ -174,9 +169,8 @@ class Tables(Bench[str, Read]):
         (reads,) = runs.values()
         figures = []
         for name in reads[0].ms:
-            times = sorted(ms for run in reads for ms in run.ms[name])
-            p50, p99 = statistics.median(times), times[min(len(times) * 99 // 100, len(times) - 1)]
-            figures.append(Figure(f"point read, {name}: p50, p99", (round(p50, 2), round(p99, 2)), "ms"))
+            took = percentiles([ms for run in reads for ms in run.ms[name]])
+            figures.append(Figure(f"point read, {name}: p50, p99", (took["p50"], took["p99"]), "ms"))
         slow = [one.what for one in figures if isinstance(one.elf, tuple) and one.elf[1] > TARGET_MS]
         notes = [f"p99 above {TARGET_MS:g} ms: {', '.join(slow)}"] if slow else []
         facts = {
@@ -188,7 +182,7 @@ class Tables(Bench[str, Read]):
             "busy": round(statistics.median(run.busy for run in reads), 3),
             "agents_cpu_ms_a_read": round(statistics.median(run.cpu_ms for run in reads), 2),
         }
-        details = {"ms": {name: reads[0].ms[name] for name in reads[0].ms}}
+        details = {"ms": dict(reads[0].ms)}
         return Report(facts, figures, notes, details)
 
 
