@@ -21,6 +21,8 @@ from elf.client.values import plain, rfc3339
 from elf.errors import ElfError, UserError
 from elf.job.tables import is_table
 from elf.page.events import KEPT_BYTES_MAX, Once
+from elf.ql.templates import name as quoted
+from elf.ql.templates import text_literal
 from elf.wire.clients import ONE_SHOT_PREFIX, Execute, Published, Reply, WindowResult
 
 BUDGETS_SHOWN: Final = 10
@@ -157,7 +159,7 @@ class Status:
         if missing := [one for one in spec.option("key").split(",") if one.lower() not in given]:
             raise UserError(f"a row is found by its key: add {missing[0]}=… to the question")
         where = " AND ".join(
-            f"{_quoted(column, chr(34))} = {_quoted(value, chr(39))}" for column, value in equals
+            f"{quoted(column, 'duckdb')} = {text_literal(value, 'duckdb')}" for column, value in equals
         )
         sql = f"SELECT * FROM {table}{' AS OF ANY' if anywhere else ''} WHERE {where}"
         asked = Execute(request=1, sql=sql, creator=spec.creator)
@@ -240,10 +242,6 @@ def _plain(tables: Sequence[pa.Table]) -> list[object]:
     """Their rows, for JSON; some at a time, since Arrow lets no other thread run meanwhile."""
     parts = (part for table in tables for part in table.to_batches(max_chunksize=ROWS_AT_ONCE))
     return [plain(row) for part in parts for row in part.to_pylist()]
-
-
-def _quoted(text: str, mark: str) -> str:
-    return f"{mark}{text.replace(mark, 2 * mark)}{mark}"
 
 
 def moment(ms: int) -> str:
