@@ -35,26 +35,26 @@ class Lending:
         self._overloads: dict[str, Overload] = {}
         self._spent: dict[str, dict[str, int]] = {}
         self._lent: dict[str, Weight] = {}
-        self._late: dict[str, Weight] = {}
+        self._late: dict[str, dict[str, Weight]] = {}
+        """By stream."""
         self._said: dict[str, Weight] = {}
 
     def look(self, installed: Mapping[str, str], programs: Mapping[str, int], now_ms: int) -> list[Work]:
         """``installed``: the streams of the flows that are computed here; ``programs``: what jobs in Python
         have taken, in µs."""
-        if self.keeper.due(now_ms) and self.keeper.bounds:
-            flows = [*self._flows(installed), *self._programs(programs)]
-            self._lent |= self.keeper.look(flows, now_ms)
-        elif self.keeper.due(now_ms):
-            self._lent |= self.keeper.look_at_none(installed, now_ms)
+        if self.keeper.due(now_ms):
+            uses = [*self._flows(installed), *self._programs(programs)] if self.keeper.bounds else []
+            weights = self.keeper.look(uses, now_ms)
+            self._lent = {uid: weights.get(uid, WHOLE) for uid in installed}
         self._promised(installed, now_ms)
+        late = {uid: one for flows in self._late.values() for uid, one in flows.items()}
         wanted = {
-            uid: max(self._lent.get(uid, WHOLE), self._late.get(uid, WHOLE), key=lambda one: one[0])
-            for uid in (*self._lent, *self._late)
+            uid: max(self._lent.get(uid, WHOLE), late.get(uid, WHOLE), key=lambda one: one[0])
+            for uid in self._lent | late
             if uid in installed
         }
         changed = {uid: one for uid, one in wanted.items() if one != self._said.get(uid)}
         self._said = wanted
-        self._lent = {uid: one for uid, one in self._lent.items() if uid in installed}
         by_stream: dict[str, list[tuple[str, int, str]]] = defaultdict(list)
         for uid, (weight, whose) in changed.items():
             by_stream[installed[uid]].append((uid, weight, whose))
@@ -63,23 +63,23 @@ class Lending:
     def _promised(self, installed: Mapping[str, str], now_ms: int) -> None:
         """What is left out so that jobs keep what they promise: of all key ranges of a fragment alike, since
         the first one counts the rows of all."""
-        spent = self._sender.spent()
-        self._late = {}
-        for stream in self.lags:
+        for stream, lag_ms in self.lags.items():
             overload = self._overloads.setdefault(stream, Overload())
+            if not overload.due(now_ms):
+                continue
             flows = {uid: self._promise(uid) for uid, where in installed.items() if where == stream}
             united = {uid: self._united(uid) for uid in flows}
-            if overload.due(now_ms):
-                before = self._spent.get(stream, {})
-                took = {uid: spent.get(uid, 0) - before.get(uid, spent.get(uid, 0)) for uid in flows}
-                self._spent[stream] = {uid: spent.get(uid, 0) for uid in flows}
-                loads: dict[str, FlowLoad] = {}
-                for uid, of in united.items():
-                    load = FlowLoad(of, max(0, took[uid]) / 1000, flows[uid][0])
-                    loads[of] = load.with_another(loads[of]) if of in loads else load
-                overload.look(list(loads.values()), self.lags[stream], now_ms)
-            held = {uid: weight for uid, of in united.items() if (weight := overload.weights.get(of))}
-            self._late |= {uid: (w, flows[uid][1]) for uid, w in held.items() if flows[uid][0] is not None}
+            before, all_spent = self._spent.get(stream, {}), self._sender.spent()
+            spent = self._spent[stream] = {uid: all_spent.get(uid, 0) for uid in flows}
+            loads: dict[str, FlowLoad] = {}
+            for uid, of in united.items():
+                took_us = max(0, spent[uid] - before.get(uid, spent[uid]))
+                load = FlowLoad(of, took_us / 1000, flows[uid][0])
+                loads[of] = load.with_another(loads[of]) if of in loads else load
+            weights = overload.look(list(loads.values()), lag_ms, now_ms)
+            self._late[stream] = {
+                uid: (weights[of], flows[uid][1]) for uid, of in united.items() if of in weights
+            }
 
     def _united(self, uid: str) -> str:
         """The same of all key ranges of a fragment."""
@@ -126,7 +126,8 @@ class Lending:
         for uid in installed:
             readers = self._log.readers(uid)
             told = tuple(Reader(one.name, one.creator, why_plan_whole(one.plan)) for one in readers)
-            here = any(flow.leader == self._me for one in readers for flow in one.flows if flow.uid == uid)
+            flow = self._log.flow(uid)
+            here = flow is not None and flow.leader == self._me
             found.append(FlowUse(uid, spent.get(uid, 0), 0 if here else sent.get(uid, 0), told))
         return found
 

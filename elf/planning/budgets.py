@@ -17,7 +17,7 @@ else who reads the same. What has no estimate is mapped whole, whatever it takes
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -139,7 +139,8 @@ class _Held:
     """Why its flows, or some, are never sampled."""
 
     def mean(self, last: int) -> Use:
-        return _mean(list(self.uses)[-last:])
+        """Nothing where it was not looked at."""
+        return _mean(list(self.uses)[-last:]) if self.uses else NOTHING
 
     def can_be(self, budget: Budget, last: int) -> float:
         """How much it takes of what weights can hold it to."""
@@ -207,9 +208,6 @@ class BudgetKeeper:
         self._taken: dict[str, tuple[int, int]] = {}
         self._looked_ms: int | None = None
         self._held: dict[Holder, _Held] = {}
-        self._set: dict[str, tuple[int, str]] = {}
-        """Of flows: the weight that was last asked for, and whose it is. What a flow has from its checkpoint
-        is not known: it is asked for once."""
         self._weight = 1
         """The agent's own."""
         self._lag_ms = self._turned_lag_ms = 0
@@ -236,9 +234,8 @@ class BudgetKeeper:
     def due(self, now_ms: int) -> bool:
         return self._looked_ms is None or now_ms - self._looked_ms >= LOOK_MS
 
-    def look(self, flows: Iterable[FlowUse], now_ms: int) -> dict[str, tuple[int, str]]:
-        """What flows have taken; of those whose weight changes: the new one, and whose budget that is."""
-        flows = list(flows)
+    def look(self, flows: Sequence[FlowUse], now_ms: int) -> dict[str, tuple[int, str]]:
+        """What flows have taken; the weight of each from now on, and whose budget that is."""
         after_ms = None if self._looked_ms is None else now_ms - self._looked_ms
         uses = self._uses(flows, after_ms)
         self._looked_ms = now_ms
@@ -246,19 +243,9 @@ class BudgetKeeper:
         for holder, (use, never) in uses.items():
             self._judge(holder, use, never)
         self._held = {holder: held for holder, held in self._held.items() if holder in uses}
-        wanted = {flow.uid: self._wanted(flow) for flow in flows}
-        changed = {uid: one for uid, one in wanted.items() if one != self._set.get(uid)}
-        self._set = wanted
-        return changed
+        return {flow.uid: self._wanted(flow) for flow in flows}
 
-    def look_at_none(self, uids: Iterable[str], now_ms: int) -> dict[str, tuple[int, str]]:
-        """The same where nobody has a budget: of flows with another weight, or that of an earlier life."""
-        self._looked_ms, self._held = now_ms, {}
-        whole = (1, "")
-        before, self._set = self._set, dict.fromkeys(uids, whole)
-        return {uid: whole for uid in self._set if before.get(uid) != whole}
-
-    def _uses(self, flows: list[FlowUse], after_ms: int | None) -> dict[Holder, tuple[Use, Use]]:
+    def _uses(self, flows: Sequence[FlowUse], after_ms: int | None) -> dict[Holder, tuple[Use, Use]]:
         """What holders take, and what of it is never sampled."""
         cpu, up, whole = Counter[Holder](), Counter[Holder](), dict[Holder, str]()
         never_cpu, never_up = Counter[Holder](), Counter[Holder]()
@@ -266,12 +253,13 @@ class BudgetKeeper:
             before = self._taken.get(flow.uid, (flow.cpu_us, flow.up_bytes))
             cpu_us = max(flow.cpu_us - before[0], 0) // max(len(flow.readers), 1)
             up_bytes = max(flow.up_bytes - before[1], 0) // max(len(flow.readers), 1)
+            is_whole = flow.is_whole
             for reader in flow.readers:
                 for holder in holders(reader.job, reader.creator):
                     cpu[holder] += cpu_us
                     up[holder] += up_bytes
-                    never_cpu[holder] += cpu_us * flow.is_whole
-                    never_up[holder] += up_bytes * flow.is_whole
+                    never_cpu[holder] += cpu_us * is_whole
+                    never_up[holder] += up_bytes * is_whole
                     whole[holder] = reader.whole or whole.get(holder, "")
         self._taken = {flow.uid: (flow.cpu_us, flow.up_bytes) for flow in flows}
         if not after_ms:
@@ -321,33 +309,24 @@ class BudgetKeeper:
 
     def told(self) -> list[Told]:
         """All holders, those that are over first."""
-        found = [
-            Told(
-                holder,
-                held.mean(OVER) if held.uses else NOTHING,
-                self.budgets.of(holder),
-                held.weight,
-                held.whole,
-            )
-            for holder, held in self._held.items()
-        ]
+        found = [self._told(holder) for holder in self._held]
         if self._weight > 1:
             found.append(Told(AGENT, NOTHING, Budget(), self._weight, ""))
         return sorted(found, key=lambda one: (-one.weight, -one.budget.part(one.use), one.holder))
 
+    def _told(self, holder: Holder) -> Told:
+        held = self._held[holder]
+        return Told(holder, self.use(holder), self.budgets.of(holder), held.weight, held.whole)
+
     def use(self, holder: Holder) -> Use:
         """What a holder takes; nothing is known of one without a budget."""
         held = self._held.get(holder)
-        return held.mean(OVER) if held is not None and held.uses else NOTHING
+        return NOTHING if held is None else held.mean(OVER)
 
     def over(self, creator: str) -> Told | None:
         """How a creator is, who has a budget and takes all of it, or more."""
         holder = Holder("creator", creator)
-        held = self._held.get(holder)
-        if held is None or not (held.uses or held.weight > 1):
+        if holder not in self._held:
             return None
-        use = held.mean(OVER) if held.uses else NOTHING
-        budget = self.budgets.of(holder)
-        if held.weight == 1 and budget.part(use) <= 1:
-            return None
-        return Told(holder, use, budget, held.weight, held.whole)
+        told = self._told(holder)
+        return told if told.weight > 1 or told.budget.part(told.use) > 1 else None

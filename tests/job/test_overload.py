@@ -11,6 +11,7 @@ import pytest
 from elf.batch import decode
 from elf.fields import replace
 from elf.job import events as was
+from elf.job.commands import SetWeights
 from elf.job.spec import JobSpec
 from elf.ql.promises import Promise
 from lab.chaos.agent import SimAgent
@@ -69,12 +70,32 @@ def test_rows_of_a_promised_job_are_weighed_and_its_windows_say_why(monkeypatch:
             assert abs(n - total) <= 4 * math.sqrt(max(held.values()) * total) + 9 * max(held.values())
     world.drop(spec)
     world.run(4_000)
-    assert spec.flows[0].uid not in slow.node.lending._late
+    assert slow.node.lending._late == {STREAM: {}}
     slow.crash()
     world.run(1_000)
     world.restart(slow)
     world.run(3_000)
     assert slow.worker.states()[other.flows[0].uid].weight == 1
+
+
+def test_the_weight_that_a_flow_has_from_an_earlier_life_is_asked_for_anew_once() -> None:
+    world = World(51, 2, checking=False)
+    spec, _ = begun(world, 20_000, query=plan(2))
+    uid, agent = spec.flows[0].uid, world.agents[1]
+
+    def weigh() -> None:
+        agent.tasks[STREAM].give(SetWeights(((uid, 8, "the agent"),)))
+        world.run(12_000)
+
+    world.run(8_000)
+    weigh()
+    assert agent.worker.states()[uid].weight == 8, "nothing has changed: nothing is asked for"
+    agent.crash()
+    world.restart(agent)
+    world.run(8_000)
+    assert agent.worker.states()[uid].weight == 1
+    weigh()
+    assert agent.worker.states()[uid].weight == 8
 
 
 def test_a_flow_that_somebody_reads_without_a_promise_is_whole(monkeypatch: pytest.MonkeyPatch) -> None:

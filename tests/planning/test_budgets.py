@@ -41,7 +41,8 @@ class Host:
         for uid in self.flows:
             self.spent[uid] += self.share(uid) * LOOK_MS * 1e3
         uses = [FlowUse(uid, int(self.spent[uid]), 0, of) for uid, (_, of) in self.flows.items()]
-        changed = self.keeper.look(uses, self.now_ms)
+        found = self.keeper.look(uses, self.now_ms)
+        changed = {uid: one for uid, one in found.items() if one != self.weights[uid]}
         self.weights |= changed
         return changed
 
@@ -133,11 +134,10 @@ def test_nothing_is_left_out_in_vain() -> None:
 def test_each_bound_is_held_where_it_can_be() -> None:
     keeper = BudgetKeeper(Budgets(creator=Budget(cpu_share=0.1, up_bytes_per_sec=1_000)))
     dear = Reader("dear", "ada", "runs people's code")
-    changed: dict[str, tuple[int, str]] = {}
     for n in range(OVER + 1):
         flows = [FlowUse("up", 0, n * 10_000, (TOP,)), FlowUse("dear", n * 1_000_000, 0, (dear,))]
-        changed |= keeper.look(flows, n * LOOK_MS)
-    assert changed["up"] == (2, "creator ada"), "bytes can be, CPU can not"
+        found = keeper.look(flows, n * LOOK_MS)
+    assert found["up"] == (2, "creator ada"), "bytes can be, CPU can not"
 
 
 def test_what_has_no_estimate_is_whole_and_that_is_said() -> None:
@@ -152,24 +152,16 @@ def test_what_has_no_estimate_is_whole_and_that_is_said() -> None:
 def test_bytes_up_have_a_budget_of_their_own() -> None:
     keeper = BudgetKeeper(Budgets(job=Budget(up_bytes_per_sec=1_000)))
     for n in range(OVER + 1):
-        changed = keeper.look([FlowUse("one", 0, n * 10_000, (TOP,))], n * LOOK_MS)
-    assert changed == {"one": (2, "job ada/top")}
+        found = keeper.look([FlowUse("one", 0, n * 10_000, (TOP,))], n * LOOK_MS)
+    assert found == {"one": (2, "job ada/top")}
     (told,) = keeper.told()
     assert told.said == "job ada/top takes 0 of 1,000 bytes up a second of this agent, with one row in 2"
 
 
-def test_what_a_flow_has_from_an_earlier_life_is_set_anew_once() -> None:
-    keeper = BudgetKeeper(Budgets())
-    flows = [FlowUse("one", 0, 0, (TOP,))]
-    assert keeper.look(flows, 0) == {"one": (1, "")}
-    assert keeper.look(flows, LOOK_MS) == {}
-
-
-def test_where_nobody_has_a_budget_flows_are_set_once() -> None:
+def test_where_nobody_has_a_budget_an_agent_may_still_fall_behind() -> None:
     keeper = BudgetKeeper(Budgets())
     assert not keeper.bounds
-    assert keeper.look_at_none(["one"], 0) == {"one": (1, "")}
-    assert keeper.look_at_none(["one", "two"], LOOK_MS) == {"two": (1, "")}
+    assert keeper.look([], 0) == {}
     keeper.waited(10**6, LOOK_MS)
     assert keeper.bounds
     assert keeper.look([FlowUse("one", 0, 0, (TOP,))], 2 * LOOK_MS) == {"one": (2, "the agent")}
@@ -179,22 +171,22 @@ def test_an_agent_that_falls_behind_is_sampled_until_it_catches_up() -> None:
     keeper, now_ms = BudgetKeeper(Budgets(lag_ms=60_000)), 0
     flows = [FlowUse("one", 0, 0, (TOP,))]
 
-    def after(lag_ms: int) -> dict[str, tuple[int, str]]:
+    def after(lag_ms: int) -> tuple[int, str]:
         nonlocal now_ms
         now_ms += LOOK_MS
         if lag_ms:
             keeper.waited(lag_ms, now_ms)
-        return keeper.look(flows, now_ms)
+        return keeper.look(flows, now_ms)["one"]
 
-    after(0)
-    assert [after(lag) for lag in (10_000, 59_000)] == [{}, {}], "it is read late first"
-    assert after(61_000) == {"one": (2, "the agent")}
-    assert after(66_000) == {}, "what that does is not seen yet"
-    assert after(71_000) == {"one": (4, "the agent")}
-    assert [after(lag) for lag in (70_000, 65_000, 62_000)] == [{}, {}, {}], "it catches up"
+    assert after(0) == (1, "")
+    assert [after(lag) for lag in (10_000, 59_000)] == 2 * [(1, "")], "it is read late first"
+    assert after(61_000) == (2, "the agent")
+    assert after(66_000) == (2, "the agent"), "what that does is not seen yet"
+    assert after(71_000) == (4, "the agent")
+    assert {after(lag) for lag in (70_000, 65_000, 62_000)} == {(4, "the agent")}, "it catches up"
     for _ in range(3 * CALM):
         after(0)
-    assert keeper.look(flows, now_ms + LOOK_MS) == {}
+    assert after(0) == (1, "")
     assert keeper.told() == []
 
 
