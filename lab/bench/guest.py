@@ -15,27 +15,24 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import statistics
 import subprocess
-import sys
 import time
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from http import HTTPStatus
 from pathlib import Path
 from typing import Annotated, Final
 
 import psutil
-import yaml
 from typer import Option
 
-from elf.cli.processes import Child, Processes, ended, environment, free_ports
+from elf.cli.processes import Processes, ended, free_ports
 from elf.errors import ElfError, UserError
-from lab.bench.rotation.writers import found, place_of
+from lab.bench.oneagent import START_SECS, OneAgent
+from lab.bench.rotation.writers import connected, found, nginx, place_of
 from lab.bench.runner import Bench, Figure, Report, Scratch
 
 PAUSE_MS: Final = 20
@@ -46,23 +43,12 @@ LEAD_SECS: Final = 8.0
 SETTLE_SECS: Final = 120
 """Until an agent that wants too much is read late, and then sampled."""
 LAG_SECS: Final = 10
-START_SECS: Final = 60.0
-RETRY_SECS: Final = 0.5
 NICE: Final = 10
 WHO: Final = "elf bench guest"
-_NGINX: Final = """\
-{user}worker_processes 1;
-daemon off;
-pid {folder}/nginx.pid;
-error_log {folder}/error.log notice;
-events {{ worker_connections 1024; }}
-http {{
-    client_body_temp_path {folder}/body; proxy_temp_path {folder}/proxy; fastcgi_temp_path {folder}/fastcgi;
-    uwsgi_temp_path {folder}/uwsgi; scgi_temp_path {folder}/scgi;
-    keepalive_requests 100000000;
+_SERVERS: Final = """\
     server {{
         listen 127.0.0.1:{read};
-        access_log {log} combined;
+        access_log {folder}/access.log combined;
         location / {{ root {folder}/www; try_files /page.html =404; }}
     }}
     server {{
@@ -70,7 +56,6 @@ http {{
         access_log {folder}/unread.log combined;
         location / {{ root {folder}/www; try_files /page.html =404; }}
     }}
-}}
 """
 _ASKING: Final = """\
 function delay() return math.random(%d, %d) end
@@ -179,16 +164,12 @@ class Web:
         self.read, self.alone = free_ports(2)
         (folder / "www").mkdir()
         (folder / "www" / "page.html").write_text("<p>hello</p>" * 100)
-        user = "user root;\n" if os.geteuid() == 0 else ""
-        config = folder / "nginx.conf"
-        named = {"folder": folder, "user": user, "read": self.read, "alone": self.alone}
-        config.write_text(_NGINX.format(log=folder / "access.log", **named))
-        command = [found("nginx", "nginx", "", WHO), "-p", str(folder), "-c", str(config)]
-        self._child = processes.run("nginx", command, folder / "nginx.said")
+        servers = _SERVERS.format(folder=folder, read=self.read, alone=self.alone)
+        self._child = nginx(processes, folder, servers, found("nginx", "nginx", "", WHO))
         self._connections = max(1, round(rate * PAUSE_MS / 1000))
         self._script = folder / "asking.lua"
         self._script.write_text(_ASKING % (PAUSE_MS // 2, PAUSE_MS + PAUSE_MS // 2))
-        self._until_it_answers()
+        connected(processes, self._child, self.read).close()
 
     def asked(self, port: int, seconds: float) -> dict[str, float]:
         """Ask for so long; what was seen. Raises ``ElfError``."""
@@ -209,62 +190,26 @@ class Web:
             "requests_per_s": round(seen["requests"] / seen["us"] * 1e6, 1),
         }
 
-    def _until_it_answers(self) -> None:
-        deadline = time.monotonic() + START_SECS
-        while True:
-            try:
-                socket.create_connection(("127.0.0.1", self.read), 1).close()
-                return
-            except OSError as error:
-                self._processes.check([self._child])
-                if time.monotonic() > deadline:
-                    raise ElfError(f"nginx does not answer: {error}") from None
-                time.sleep(RETRY_SECS)
 
-
-class Agent:
+class Agent(OneAgent):
     """The agent that follows nginx's log: with a share of a core, or (0) with all there is."""
-
-    _child: Child
-
-    def __init__(self, processes: Processes, folder: Path) -> None:
-        self._processes, self._folder = processes, folder
-        self.address, self._http = (f"127.0.0.1:{port}" for port in free_ports(2))
 
     def start(self, share: float) -> None:
         """It is ready then."""
-        config = {
-            "agent": {"name": "guest", "listen": self.address},
+        access = {"include": [str(self._folder / "access.log")], "format": "combined"}
+        settings = {
             "data_dir": str(self._folder / "data"),
-            "archive": {"enabled": False},
-            "http": {"listen": self._http},
-            "log": {"level": "warning"},
             "cpu_max_share": share,
             "budgets": {"lag_secs": LAG_SECS},
-            "streams": {"access": {"include": [str(self._folder / "access.log")], "format": "combined"}},
+            "streams": {"access": access},
         }
-        path = self._folder / "elf.yaml"
-        path.write_text(yaml.safe_dump(config), encoding="utf-8")
-        said = self._folder / "agent.said"
-        self._child = self._processes.start("the agent", "agents.main", ["--config", str(path)], said)
-        self.process = psutil.Process(self._child.process.pid)
+        self.run("guest", {}, settings)
         self.process.nice(NICE)
-        self._until(self._ready, "does not become ready")
-
-    def stop(self) -> None:
-        self._processes.stop([self._child])
 
     def give(self, jobs: Sequence[str], write: Callable[[float], object]) -> None:
         """Create these jobs; ``write`` has lines written."""
         write(2)
-        text = "; ".join(f"CREATE JOB j{n} AS {query}" for n, query in enumerate(jobs))
-        command = [sys.executable, "-P", "-m", "elf.cli.main", "sql", "--connect", self.address, "-e", text]
-
-        def ask() -> bool:
-            done = subprocess.run(command, capture_output=True, text=True, env=environment(), check=False)
-            return done.returncode == 0 or "exists already" in done.stderr
-
-        self._until(ask, "does not take its jobs")
+        self.perform("; ".join(f"CREATE JOB j{n} AS {query}" for n, query in enumerate(jobs)))
 
     def takes(self, seconds: float, write: Callable[[float], object]) -> float:
         """Of a core, while lines are written."""
@@ -279,7 +224,8 @@ class Agent:
 
     def said(self) -> dict[str, float]:
         """The weight of its rows, by its health."""
-        warnings = self._fetched("health").get("warnings", [])
+        with urllib.request.urlopen(f"http://{self.http}/health", timeout=START_SECS) as answer:
+            warnings: list[str] = json.load(answer).get("warnings", [])
         weights = [
             int(one.rpartition("one row in ")[2].split()[0]) for one in warnings if "one row in" in one
         ]
@@ -293,23 +239,3 @@ class Agent:
             yield
         finally:
             self._child.signal(signal.SIGCONT, group=False)
-
-    def _fetched(self, path: str) -> dict[str, list[str]]:
-        with urllib.request.urlopen(f"http://{self._http}/{path}", timeout=START_SECS) as answer:
-            told: dict[str, list[str]] = json.load(answer)
-            return told
-
-    def _ready(self) -> bool:
-        try:
-            with urllib.request.urlopen(f"http://{self._http}/ready", timeout=START_SECS) as answer:
-                return bool(answer.status == HTTPStatus.OK)
-        except OSError:
-            return False
-
-    def _until(self, done: Callable[[], bool], else_: str) -> None:
-        deadline = time.monotonic() + START_SECS
-        while not done():
-            self._processes.check([self._child])
-            if time.monotonic() > deadline:
-                raise ElfError(f"the agent {else_} within {START_SECS:.0f} seconds")
-            time.sleep(RETRY_SECS)

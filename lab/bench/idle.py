@@ -12,32 +12,25 @@ them: run it where no other agent runs."""
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import threading
 import time
-import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
-from http import HTTPStatus
 from pathlib import Path
 from typing import Annotated, Final
 
 import psutil
-import yaml
 from typer import Option
 
-from elf.cli.processes import Child, Processes, ended, environment, free_ports
-from elf.errors import ElfError
+from elf.cli.processes import ended
 from lab.bench import shipper
+from lab.bench.oneagent import OneAgent
 from lab.bench.runner import Bench, Figure, Report, Scratch
 
 SETTLE_SECS: Final = 5.0
-START_SECS: Final = 30.0
-RETRY_SECS: Final = 0.5
 JOB: Final = "CREATE JOB busy AS SELECT page, COUNT(*) AS n FROM log GROUP BY page WINDOWING 5 SECONDS"
 UNITS: Final = {
     "cpu_percent": "% of a core",
@@ -193,71 +186,24 @@ def _switches(process: psutil.Process) -> int:
     return found
 
 
-class Agent:
-    """An agent, one life after the other."""
-
-    _child: Child
-
-    def __init__(self, processes: Processes, folder: Path) -> None:
-        self._processes, self._folder = processes, folder
+class Agent(OneAgent):
+    """An agent that reads the logs of its folder."""
 
     def start(self, *, archive: bool, http: Mapping[str, object] = {}) -> None:
         """With an empty data folder; it is ready then. ``http``: more settings of that section."""
         folder = self._folder
-        self.address, self.http = (f"127.0.0.1:{port}" for port in free_ports(2))
-        config = {
-            "agent": {"name": "idle", "listen": self.address},
+        log = {"include": [str(folder / "*.log")], "format": "json", "idle_timeout_secs": 1}
+        settings = {
             "data_dir": str(folder / f"data-{archive}"),
             "archive": {"enabled": archive},
-            "http": {"listen": self.http, **http},
-            "log": {"level": "warning"},
-            "streams": {
-                "log": {"include": [str(folder / "*.log")], "format": "json", "idle_timeout_secs": 1}
-            },
+            "streams": {"log": log},
         }
-        path = folder / "elf.yaml"
-        path.write_text(yaml.safe_dump(config), encoding="utf-8")
-        self._child = self._processes.start(
-            "the agent", "agents.main", ["--config", str(path)], folder / "agent.said"
-        )
-        self._until(self._ready, "does not become ready")
-
-    @property
-    def process(self) -> psutil.Process:
-        return psutil.Process(self._child.process.pid)
-
-    def stop(self) -> None:
-        self._processes.stop([self._child])
+        self.run("idle", http, settings)
 
     def give_job(self, job: str = JOB) -> None:
         """Write a line, create the job ``busy``, wait for its first window."""
         line = {"ts": datetime.now(UTC).isoformat(), "page": "/"}
         with (self._folder / "a.log").open("a", encoding="utf-8") as log:
             log.write(json.dumps(line) + "\n")
-        self._perform(job)
-        self._perform("SUBSCRIBE busy", "--windows", "1")
-
-    def _perform(self, *statement: str) -> None:
-        """A statement, again until the agent is ready for it."""
-        command = [sys.executable, "-P", "-m", "elf.cli.main", "sql", "--connect", self.address, "-e"]
-
-        def ask() -> bool:
-            done = subprocess.run([*command, *statement], capture_output=True, env=environment(), check=False)
-            return done.returncode == 0
-
-        self._until(ask, f"does not perform {statement[0]}")
-
-    def _ready(self) -> bool:
-        try:
-            with urllib.request.urlopen(f"http://{self.http}/ready", timeout=START_SECS) as answer:
-                return bool(answer.status == HTTPStatus.OK)
-        except OSError:
-            return False
-
-    def _until(self, done: Callable[[], bool], else_: str) -> None:
-        deadline = time.monotonic() + START_SECS
-        while not done():
-            self._processes.check([self._child])
-            if time.monotonic() > deadline:
-                raise ElfError(f"the agent {else_} within {START_SECS:.0f} seconds")
-            time.sleep(RETRY_SECS)
+        self.perform(job)
+        self.perform("SUBSCRIBE busy", "--windows", "1")

@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, Protocol
 
-from elf.cli.processes import Child, Processes
+from elf.cli.processes import Child, Processes, free_ports
 from elf.errors import ElfError, UserError
 from lab.bench.rotation.judge import Row
 
@@ -32,11 +32,14 @@ _NGINX: Final = """\
 daemon off;
 pid {folder}/nginx.pid;
 error_log {folder}/error.log notice;
-events {{ worker_connections 64; }}
+events {{ worker_connections 1024; }}
 http {{
     client_body_temp_path {folder}/body; proxy_temp_path {folder}/proxy; fastcgi_temp_path {folder}/fastcgi;
     uwsgi_temp_path {folder}/uwsgi; scgi_temp_path {folder}/scgi;
     keepalive_requests 100000000;
+{servers}}}
+"""
+_SERVER: Final = """\
     keepalive_timeout 600s;
     server {{
         listen 127.0.0.1:{port};
@@ -44,7 +47,6 @@ http {{
         access_log {truth} combined;
         location / {{ return 204; }}
     }}
-}}
 """
 
 
@@ -81,21 +83,24 @@ def found(
     return path
 
 
+def nginx(processes: Processes, folder: Path, servers: str, program: str) -> Child:
+    """Start an nginx of one worker, with these ``server`` blocks of its configuration."""
+    user = "user root;\n" if os.geteuid() == 0 else ""  # else its worker could not reopen the log
+    config = folder / "nginx.conf"
+    config.write_text(_NGINX.format(folder=folder, user=user, servers=servers))
+    return processes.run("nginx", [program, "-p", str(folder), "-c", str(config)], folder / "nginx.said")
+
+
 class Nginx:
     """An nginx of one worker, on a port of its own."""
 
     def __init__(self, processes: Processes, folder: Path, log: Path, truth: Path) -> None:
         folder.mkdir()
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
-        user = "user root;\n" if os.geteuid() == 0 else ""  # else its worker could not reopen the log
-        config = folder / "nginx.conf"
-        config.write_text(_NGINX.format(folder=folder, user=user, port=port, log=log, truth=truth))
-        command = [found("nginx", "nginx"), "-p", str(folder), "-c", str(config)]
-        self._child = processes.run("nginx", command, folder / "nginx.log")
+        (port,) = free_ports(1)
+        servers = _SERVER.format(port=port, log=log, truth=truth)
+        self._child = nginx(processes, folder, servers, found("nginx", "nginx"))
         self.pid: int | None = self._child.process.pid
-        self._socket = _connected(processes, self._child, port)
+        self._socket = connected(processes, self._child, port)
         self._read = b""
 
     def write(self, first: int, count: int) -> None:
@@ -119,7 +124,8 @@ class Nginx:
         self._socket.close()
 
 
-def _connected(processes: Processes, child: Child, port: int) -> socket.socket:
+def connected(processes: Processes, child: Child, port: int) -> socket.socket:
+    """To an nginx that has just been started. Raises ``ElfError`` when it does not answer."""
     deadline = time.monotonic() + ANSWER_SECS
     while True:
         try:
