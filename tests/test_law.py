@@ -14,7 +14,8 @@ import pytest
 ROOT = Path(__file__).parents[1]
 LAW = ROOT / "docs" / "dev" / "protocol.md"
 ROOMS = ("elf", "agents", "overlay", "spark_backend", "tests", "examples", "deploy", "docs")
-PLANTED = ("tests/chaos/plants.py", "tests/job/test_oracle.py", "tests/overlay/plants.py")
+ROOMS_OF_PLANTS = sorted(str(one.relative_to(ROOT)) for one in ROOT.glob("tests/chaos/plants/[a-z]*.py"))
+PLANTED = (*ROOMS_OF_PLANTS, "tests/job/test_oracle.py", "tests/overlay/plants.py")
 CITED = re.compile(r"\bprotocol\s+(\d+(?:\.\d+)*)")
 OF_BEFORE = re.compile(r"\b(?:PROTOCOL|DESIGN)(?:\.md)?,?\s+(?:sections?\b|\d)|\bPROTOCOL\.md\b")
 UNPROVED = "not proved by a plant"
@@ -133,6 +134,12 @@ def test_every_planted_bug_says_which_rule_it_takes_out_and_proves_it(path: str)
         assert mine, f"{path}::{name} proves no rule"
         assert {*CITED.findall(said)} == mine, (name, said)
         assert words_of_code()[name] > 1, f"no test plants {name}"
+
+
+@pytest.mark.parametrize("path", ROOMS_OF_PLANTS)
+def test_a_room_of_planted_bugs_is_about_one_section(path: str) -> None:
+    (section,) = {CITED.findall(said)[0].split(".")[0] for said in planted(path).values()}
+    assert f"section {section} of the protocol" in (ROOT / path).read_text().splitlines()[0]
 
 
 def test_every_rule_that_is_cited_is_in_the_law() -> None:

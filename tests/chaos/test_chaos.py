@@ -216,7 +216,7 @@ def test_a_failing_schedule_is_made_small() -> None:
 def test_a_failing_seed_is_told_with_the_command_that_repeats_it(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    plants.commits_before_a_majority(monkeypatch)
+    plants.commits.commits_before_a_majority(monkeypatch)
     monkeypatch.setattr("lab.chaos.schedule.drawn", lambda seed, nodes, **_: schedule(unheard, seed))
     command = ["sim", "chaos", "--seeds", "1", "--first-seed", "3", "--nodes", "4"]
     with pytest.raises(SystemExit) as ended:

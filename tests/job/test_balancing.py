@@ -157,7 +157,7 @@ def goes_twice(world: World) -> tuple[SimAgent, SimAgent]:
 def test_a_decision_that_comes_late_moves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     wanted, found = goes_twice(World(305, 5))
     assert found is wanted
-    plants.obeys_late_decisions(monkeypatch)
+    plants.commits.obeys_late_decisions(monkeypatch)
     wanted, found = goes_twice(World(305, 5))
     assert found is not wanted
 

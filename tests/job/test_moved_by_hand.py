@@ -140,6 +140,6 @@ def moved_behind(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_nobody_leads_what_it_has_not_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
         moved_behind(patch)
-    plants.skips_the_last_round(monkeypatch)
+    plants.commits.skips_the_last_round(monkeypatch)
     with pytest.raises(ElfBug, match="replaces the committed entry"):
         moved_behind(monkeypatch)

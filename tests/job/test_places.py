@@ -123,6 +123,6 @@ def test_a_window_is_of_those_with_the_labels(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_who_expects_all_finds_the_others_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    plants.expects_whoever_has_the_stream(monkeypatch)
+    plants.rosters.expects_whoever_has_the_stream(monkeypatch)
     _, windows = of_eu(monkeypatch, 7)
     assert any(status["missing"] == ["a1", "a3"] for _, _, status in windows.values())

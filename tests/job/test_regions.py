@@ -141,7 +141,7 @@ def test_a_version_counts_from_behind_a_commit_of_a_root_that_knows_it(
     planted: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if planted:
-        plants.counts_from_any_pane_of_a_running_flow(monkeypatch)
+        plants.versions.counts_from_any_pane_of_a_running_flow(monkeypatch)
     world = world_of(2, 6)
     spec, until = begun(world, 45_000, query=united(6, 6), rate_ms=800)
     world.run_until(lambda: one_head_each(world, spec), 20_000)

@@ -173,7 +173,7 @@ def proposed_twice(world: World) -> JobSpec:
 
 def test_a_decision_that_comes_late_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     assert proposed_twice(World(405, 4)).plan.trees == 1
-    plants.obeys_late_decisions_on_trees(monkeypatch)
+    plants.commits.obeys_late_decisions_on_trees(monkeypatch)
     assert proposed_twice(World(405, 4)).plan.trees == 2
 
 

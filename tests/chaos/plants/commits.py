@@ -1,0 +1,90 @@
+"""Planted bugs of section 5 of the protocol: committing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from agents.node.groups import GroupDesk
+from agents.node.hosting import Hosting
+from elf.fields import replace
+from elf.job.catalog.log import CatalogLog
+from elf.job.group.groups import JobGroups
+from elf.job.messages.log import AssignJobGroup, DecideTrees, JobGroupAssigned, TreesDecided
+from overlay.raft.election import Election
+from overlay.raft.leading import Leadership, Progress
+from overlay.raft.messages import TimeoutNow, VoteRequest
+from overlay.raft.values import Member as Voter
+
+
+def commits_before_a_majority(patch: pytest.MonkeyPatch) -> None:
+    """protocol 5.1: a leader takes for committed what it has itself."""
+
+    def own(leadership: Leadership, value: Callable[[Progress], int], own: int) -> int:
+        return own
+
+    patch.setattr(Leadership, "_majority", own)
+
+
+def lets_two_lead(patch: pytest.MonkeyPatch) -> None:
+    """protocol 5.13: whoever has handed a job's group over goes on as if it led it, and so does who has got
+    it."""
+    propose = GroupDesk.propose
+    patch.setattr(Hosting, "_deposed", lambda hosting, key, led, now_ms: [])
+    patch.setattr(
+        GroupDesk, "propose", lambda desk, key, record, now_ms, term=0: propose(desk, key, record, now_ms)
+    )
+
+
+def skips_the_last_round(patch: pytest.MonkeyPatch) -> None:
+    """protocol 5.13: an agent is to lead before it has all that the group has, and is elected."""
+    request = Election.request
+
+    def hand_over(leadership: Leadership) -> None:
+        moving, local = leadership._moving, leadership._local
+        if moving is not None:
+            local.context.send(moving[0].address, TimeoutNow(local.context.me, local.header(moving[0].slot)))
+
+    def trust(election: Election, address: str, part: VoteRequest) -> None:
+        told = replace(part, last_term=1 << 40) if part.told_to_stand else part
+        request(election, address, told)
+
+    patch.setattr(Leadership, "_timeout_now", hand_over)
+    patch.setattr(Election, "request", trust)
+
+
+def holds_for_ever(patch: pytest.MonkeyPatch) -> None:
+    """protocol 5.13: a leader that gives up to hand its group over refuses records none the less."""
+    due = Leadership.due
+
+    def patient(leadership: Leadership) -> None:
+        moving = leadership._moving
+        due(leadership)
+        if moving is not None and leadership._moving is None:
+            leadership._moving = Voter("", 0), 1 << 60
+
+    patch.setattr(Leadership, "due", patient)
+
+
+def obeys_late_decisions(patch: pytest.MonkeyPatch) -> None:
+    """protocol 5.14: a decision that comes late moves a job from where it has gone meanwhile."""
+
+    def assigned(log: CatalogLog, seq: int, said: AssignJobGroup) -> JobGroupAssigned:
+        return JobGroupAssigned(
+            seq=seq, uid=said.uid, origin=said.origin, target=said.target, at_ms=said.at_ms, why=said.why
+        )
+
+    patch.setattr("elf.job.catalog.admission._assigned", assigned)
+    patch.setattr(JobGroups, "leads_at", lambda groups, address, uid: groups.term(uid) is not None)
+
+
+def obeys_late_decisions_on_trees(patch: pytest.MonkeyPatch) -> None:
+    """protocol 5.15: a decision that comes late gives a job trees that its owner does not want any more."""
+
+    def decided(log: CatalogLog, seq: int, said: DecideTrees) -> TreesDecided:
+        return TreesDecided(
+            seq=seq, uid=said.uid, before=said.before, trees=said.trees, at_ms=said.at_ms, why=said.why
+        )
+
+    patch.setattr("elf.job.catalog.admission._decided", decided)

@@ -1,0 +1,95 @@
+"""Planted bugs of section 7 of the protocol: windows and readers."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+import numpy as np
+import pytest
+
+from agents.answering.tables import Tables
+from agents.committing.kept import alike
+from agents.disk import tablestore
+from elf.fields import replace
+from elf.job.effects import CommitWindows, Deliver, Effect, SaveOutput
+from elf.job.group.outputs import Outputs, _Output
+from elf.job.ports import Int64s
+from elf.job.worker import assigning
+from elf.job.worker.assigning import Mask
+from elf.job.worker.provenance import OpenProvenance, Run, runs_of
+from elf.wire.heard import Heard
+
+
+def takes_any_window_for_its_own(patch: pytest.MonkeyPatch) -> None:
+    """protocol 7.1: what an equal job has had made is taken whatever the revisions of its panes are."""
+
+    def key(effect: CommitWindows) -> Hashable | None:
+        return alike(replace(effect, coverage=()))
+
+    patch.setattr("agents.committing.windowcommits.alike", key)
+
+
+def skips_what_got_lost(patch: pytest.MonkeyPatch) -> None:
+    """protocol 7.3: a reader takes what comes, and asks only for what is after that."""
+
+    def take(heard: Heard, number: int, before: int) -> bool:
+        heard.upto = max(heard.upto or 0, number)
+        return True
+
+    patch.setattr(Heard, "take", take)
+
+
+def saves_before_it_is_delivered(patch: pytest.MonkeyPatch) -> None:
+    """protocol 7.8: how far an output has got is committed when a delivery begins."""
+    advance = Outputs._advance
+
+    def advanced(outputs: Outputs, one: _Output, now_ms: int) -> list[Effect]:
+        found = advance(outputs, one, now_ms)
+        if any(isinstance(effect, Deliver) for effect in found) and one.at is not None:
+            found.insert(0, SaveOutput(replace(one.at, number=outputs._published)))
+        return found
+
+    patch.setattr(Outputs, "_advance", advanced)
+
+
+def forgets_what_an_alert_remembers(patch: pytest.MonkeyPatch) -> None:
+    """protocol 7.10: what an alert remembers is committed with how far it has got."""
+    advance = Outputs._advance
+
+    def advanced(outputs: Outputs, one: _Output, now_ms: int) -> list[Effect]:
+        found = advance(outputs, one, now_ms)
+        return [SaveOutput(replace(e.kept, state=b"")) if isinstance(e, SaveOutput) else e for e in found]
+
+    patch.setattr(Outputs, "_advance", advanced)
+
+
+def forgets_which_rows_open_panes_have(patch: pytest.MonkeyPatch) -> None:
+    """protocol 7.11: which rows open panes have counted is in the checkpoint."""
+    patch.setattr(OpenProvenance, "image", lambda provenance: b"")
+
+
+def takes_late_rows_for_counted(patch: pytest.MonkeyPatch) -> None:
+    """protocol 7.11: a range holds no row of its pane that was not counted."""
+
+    def runs(panes: Int64s, offsets: Int64s, counted: Mask) -> tuple[Run, ...]:
+        return runs_of(panes, offsets, np.ones_like(counted))
+
+    patch.setattr(assigning, "runs_of", runs)
+
+
+def lets_older_windows_win(patch: pytest.MonkeyPatch) -> None:
+    """protocol 7.12: of two windows that have a group the later one counts, whichever comes first."""
+    patch.setattr(tablestore, "_PUT", tablestore._PUT.partition(" WHERE ")[0])
+
+
+def reads_tables_of_any_moment(patch: pytest.MonkeyPatch) -> None:
+    """protocol 7.13: who has read a table takes no answer from before that."""
+    patch.setattr(Tables, "_taken", lambda tables, spec, rows: rows)
+
+
+def reads_tables_before_they_have_all(patch: pytest.MonkeyPatch) -> None:
+    """protocol 7.14: a table that takes the place of another one is read when it has its rows."""
+    add = tablestore._add
+    patch.setattr(
+        tablestore, "_add", lambda con, kept, said, rounds: add(con, kept, said, (*rounds[:2], True))
+    )
