@@ -16,11 +16,11 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untyped]
+from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
@@ -164,7 +164,8 @@ def opened(
                 _await_executor(session, master)
             yield session
         finally:
-            session.stop()
+            with suppress(ConnectionError, Py4JNetworkError):  # Java has had the same signal, and is gone
+                session.stop()
 
 
 def _places(master: str) -> list[tuple[str, int]]:

@@ -116,7 +116,8 @@ def _told(job: str, answer: PastAnswer, since: int, first_us: int | None) -> str
     if not answer.windows:
         kept = "none is kept" if first_us is None else f"those that end after {moment(first_us)} are kept"
         return f"no window of job {job} starts in that time; {kept}"
-    text = f"{answer.rows:,} rows of {answer.windows:,} windows of job {job}"
+    row, window = ("row" if answer.rows == 1 else "rows"), ("window" if answer.windows == 1 else "windows")
+    text = f"{answer.rows:,} {row} of {answer.windows:,} {window} of job {job}"
     if answer.empty:
         text += f"; {answer.empty:,} windows have no rows"
     if first_us is not None and START_OF_TIME < since < first_us:
