@@ -1,5 +1,5 @@
 """Scenarios of a paper by name: each is run from a seed, told beside its target, and reached or not. Of them
-``elf sim moving``, ``elf sim latency`` and ``elf sim wan`` are made."""
+``elf sim graph``, ``moving``, ``latency`` and ``wan`` are made."""
 
 from __future__ import annotations
 

@@ -110,6 +110,7 @@ ColumnTypes = Annotated[
         help="A column's type: bigint, double, text, boolean or timestamp; others are told from samples.",
     ),
 ]
+JsonLine = Annotated[bool, typer.Option("--json", help="The last line is one JSON object.")]
 GeoipOption = Annotated[
     list[str] | None,
     typer.Option(

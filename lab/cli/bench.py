@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, get_origin, g
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from elf.cli.options import SeveralValues
+from elf.cli.options import JsonLine, SeveralValues
 
 if TYPE_CHECKING:
     from lab.bench.runner import Bench
@@ -157,7 +157,6 @@ BENCHES: Final = {
     ),
 }
 """By command, the class and the help."""
-JSON: Final = Annotated[bool, typer.Option("--json", help="The last line is one JSON object.")]
 
 
 class Benches(TyperGroup):
@@ -208,7 +207,7 @@ def run_of(bench: Callable[..., Bench[Any, Any]]) -> Callable[..., int]:
     hints = get_type_hints(bench, include_extras=True)
     options = [one for one in inspect.signature(bench).parameters.values() if is_option(hints[one.name])]
     parameters = [one.replace(kind=one.KEYWORD_ONLY, annotation=hints[one.name]) for one in options]
-    json = inspect.Parameter("as_json", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=JSON)
+    json = inspect.Parameter("as_json", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=JsonLine)
     run.__signature__ = inspect.Signature([*parameters, json])  # type: ignore[attr-defined]
     run.__annotations__ = {one.name: one.annotation for one in (*parameters, json)}
     return run

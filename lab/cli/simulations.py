@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from elf.cli.options import JsonLine
+
 
 class Lifetimes(StrEnum):
     """``elf sim overlay --lifetimes``"""
@@ -16,6 +18,8 @@ class Lifetimes(StrEnum):
     PARETO = "pareto"
     EXPONENTIAL = "exponential"
 
+
+DrawsSeed = Annotated[int, typer.Option("--seed", min=0, help="The same seed, the same draws.")]
 
 app = typer.Typer(help="Simulate a fleet on virtual time.", no_args_is_help=True)
 
@@ -65,7 +69,7 @@ def overlay(
         typer.Option("--loss", min=0, max=0.5, help="With --churn: share of messages lost (0.01)."),
     ] = None,
     seed: Annotated[int, typer.Option("--seed", min=0, help="The same seed, the same run.")] = 1,
-    json: Annotated[bool, typer.Option("--json", help="The last line is one JSON object.")] = False,
+    json: JsonLine = False,
     plot: Annotated[
         Path | None, typer.Option("--plot", metavar="FILE", help="Draw ring, tree, balance: .png or .svg.")
     ] = None,
@@ -98,7 +102,7 @@ def chaos(
     regions: Annotated[
         bool, typer.Option("--regions", help="Every seed's agents stand in regions, not only a third's.")
     ] = False,
-    json: Annotated[bool, typer.Option("--json", help="The last line is one JSON object.")] = False,
+    json: JsonLine = False,
 ) -> int:
     """Whole fleets through crashes, partitions and full disks; non-zero when a window is wrong or lost."""
     from lab.cli.chaos import ChaosOptions, numbers_of, run_chaos
@@ -130,7 +134,7 @@ def control(
             "--interval", min=0, metavar="SECONDS", help="Count messages: updates so far apart (0: no job)."
         ),
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="The last line is one JSON object.")] = False,
+    json: JsonLine = False,
 ) -> int:
     """How fast masters reconfigure a fleet that no machine has: measured CPU on virtual time."""
     from lab.cli.simcontrol import ControlOptions, simulate_control
@@ -147,7 +151,7 @@ def alerts(
     workers: Annotated[
         int | None, typer.Option("--workers", min=1, help="Processes at once (one a core).")
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="The last line is one JSON object.")] = False,
+    json: JsonLine = False,
 ) -> int:
     """Alerts while masters die, agents are away and lines are late; non-zero when a notice is wrong."""
     from lab.cli.simalerts import AlertOptions, simulate_alerts
@@ -163,7 +167,7 @@ def regions(
     keys: Annotated[int, typer.Option("--keys", min=1, help="Different keys that rows have.")] = 2_000,
     windows: Annotated[int, typer.Option("--windows", min=1, help="Windows that are counted.")] = 3,
     seed: Annotated[int, typer.Option("--seed", min=0, help="The same seed, the same bytes.")] = 1,
-    json: Annotated[bool, typer.Option("--json", help="The last line is one JSON object.")] = False,
+    json: JsonLine = False,
 ) -> int:
     """What crosses borders without heads, with heads, and with heads that merge panes; non-zero when a window
     is wrong or more than 0.4 of it crosses."""
@@ -184,7 +188,7 @@ def queue(
         ),
     ] = None,
     seed: Annotated[int, typer.Option("--seed", min=0, help="The same seed, the same run.")] = 1,
-    json: Annotated[bool, typer.Option("--json", help="The last line is one JSON object.")] = False,
+    json: JsonLine = False,
 ) -> int:
     """How production and research runs share a cluster: Natjam, with killing and caps beside it."""
     from lab.cli.simqueue import QueueOptions, simulate_queue
@@ -198,8 +202,8 @@ def graph(
         list[str] | None,
         typer.Option("--scenario", metavar="NAME", help="figure_6.14, scale_out …; may be repeated (all)."),
     ] = None,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="The same seed, the same draws.")] = 1,
-    json: Annotated[bool, typer.Option("--json", help="The last line is one JSON object.")] = False,
+    seed: DrawsSeed = 1,
+    json: JsonLine = False,
 ) -> int:
     """Scaling a graph computation out and in while it runs: LFGraph's figures; non-zero below a target."""
     from lab.graphs.scenarios import SCENARIOS
@@ -216,8 +220,8 @@ def moving(
             "--scenario", metavar="NAME", help="pause, figure_13, scale_in …; may be repeated (all)."
         ),
     ] = None,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="The same seed, the same draws.")] = 1,
-    json: Annotated[bool, typer.Option("--json", help="The last line is one JSON object.")] = False,
+    seed: DrawsSeed = 1,
+    json: JsonLine = False,
 ) -> int:
     """Moving, fusing and scaling jobs: Enorm's and Stela's figures; non-zero below a target."""
     from lab.moving.scenarios import SCENARIOS
@@ -234,8 +238,8 @@ def latency(
             "--scenario", metavar="NAME", help="model, rules, overload, scheduler; may be repeated (all)."
         ),
     ] = None,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="The same seed, the same draws.")] = 1,
-    json: Annotated[bool, typer.Option("--json", help="The last line is one JSON object.")] = False,
+    seed: DrawsSeed = 1,
+    json: JsonLine = False,
 ) -> int:
     """Latency: SCALLA's model, settings within a bound, and overload; non-zero below a target."""
     from lab.latency.scenarios import SCENARIOS
@@ -254,8 +258,8 @@ def wan(
             help="figure_1, intervals, batch_times, objective, planner, sizes, borders; repeat it (all).",
         ),
     ] = None,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="The same seed, the same draws.")] = 1,
-    json: Annotated[bool, typer.Option("--json", help="The last line is one JSON object.")] = False,
+    seed: DrawsSeed = 1,
+    json: JsonLine = False,
 ) -> int:
     """Slow links between regions: trees and batch intervals of all jobs; non-zero below a target."""
     from lab.scenarios import ScenarioOptions, run_scenarios
