@@ -128,7 +128,7 @@ def describe(
             f"{flow.uid[:8]} over {flow.fragment.stream}{_keys(flow)}, root {named(flow.leader)}, "
             f"read by {', '.join(reader.name for reader in log.readers(flow.uid))}"
         )
-    told |= {"regions": text} if (text := _regions(roots)) else {}
+    told |= {"regions": text} if (text := regions_told(roots)) else {}
     told |= {"unusable": text} if (text := _unusable(roots)) else {}
     told |= {"uncast": text} if (text := _uncast(facts)) else {}
     told |= {"estimates": text} if (text := _estimates(facts)) else {}
@@ -217,18 +217,14 @@ def _run_again(roots: Sequence[FlowStatus | None]) -> str:
     return "".join(f"; {one}" for one in told)
 
 
-def _regions(roots: Sequence[FlowStatus | None]) -> str:
-    """How many agents each region has, and through which of them its panes leave it; empty: trees do not go
-    by regions."""
-    edges = {edge.address: edge for root in roots if root is not None for edge in root.tree}
+def regions_told(roots: Sequence[FlowStatus | None]) -> str:
+    """How many agents each region has, and through which of them its panes leave it, of all flows; empty:
+    trees do not go by regions."""
+    edges = [edge for root in roots if root is not None for edge in root.tree]
     found = []
-    for region in sorted({edge.region for edge in edges.values()} - {""}):
-        ours = {address for address, edge in edges.items() if edge.region == region}
-        heads = [
-            edge.name
-            for address in sorted(ours)
-            if (edge := edges[address]).parent and edge.parent not in ours and edge.parent != address
-        ]
+    for region in sorted({edge.region for edge in edges} - {""}):
+        ours = {edge.address for edge in edges if edge.region == region}
+        heads = sorted({e.name for e in edges if e.address in ours and e.parent not in {"", *ours}})
         through = f" through {', '.join(heads)}" if heads else ""
         found.append(f"{region}: {len(ours)} agent{'s' * (len(ours) > 1)}{through}")
     return "; ".join(found)

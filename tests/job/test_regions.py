@@ -9,9 +9,11 @@ from functools import partial
 
 import pytest
 
+from agents.answering.about import regions_told
 from elf.batch import decode
 from elf.cli.tree import heads_of, read_tree
 from elf.job.catalog.log import CatalogLog
+from elf.job.messages.inquiries import FlowStatus, TreeEdge
 from elf.job.messages.log import MemberJoined, MemberLeft
 from elf.job.spec import Flow, JobSpec
 from elf.ql.plan import Plan
@@ -63,6 +65,22 @@ def test_people_see_regions_and_heads() -> None:
     assert "us/r1" in str(decode(shown.body).to_pylist() if shown.body else shown)
     across = {a.index: a.node.sender.across for a in world.agents}
     assert all(across[agent.index] for (agent,) in heads(world).values())
+
+
+def test_each_flow_of_a_job_has_heads_of_its_own() -> None:
+    def root_below(head: str, other: str) -> FlowStatus:
+        """The flow's root is a0; a3 and a4 stand in the other region."""
+        parents = {"a0": "", "a1": "a0", "a2": "a0", head: "a0", other: head}
+        edges = [
+            TreeEdge(int(name[1]), name, name, parent, None, "us" if name in ("a3", "a4") else "eu")
+            for name, parent in parents.items()
+        ]
+        return FlowStatus("f", STREAM, "a0", None, None, (), tuple(edges))
+
+    one, other = root_below("a3", "a4"), root_below("a4", "a3")
+    assert regions_told([one, None]) == "eu: 3 agents; us: 2 agents through a3"
+    assert regions_told([one, other]) == "eu: 3 agents; us: 2 agents through a3, a4"
+    assert regions_told([None]) == ""
 
 
 def test_who_left_stands_nowhere_and_regions_that_were_there_once_count() -> None:
