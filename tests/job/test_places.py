@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import pytest
 
-from elf.fields import Labels, replace
+from elf.fields import replace
 from elf.job.catalog.log import CatalogLog
-from elf.job.messages.log import MemberJoined
 from elf.job.places import SETS_KEPT, may_have_rows
 from elf.job.rollup.presence import Roster
 from elf.ql import planner, statements
 from elf.ql.plan import Condition, Fragment
 from elf.schema import Column, Schema
 from lab.chaos.agent import SimAgent
-from lab.chaos.engine import plan
+from lab.chaos.engine import STREAM, plan
 from lab.chaos.world import World
 from tests.chaos import plants
 from tests.support.histories import Windows, begun, settled
+from tests.support.members import joined
 
-STREAM = "access"
 SCHEMA = Schema((Column("ts", "timestamp"), Column("page", "text")), "ts", labels=("place", "role"))
 
 
@@ -27,20 +26,6 @@ def fragment_of(on: str, where: str = "") -> Fragment:
     (statement,) = statements.parse(text)
     assert isinstance(statement, statements.Select)
     return planner.plan(statement.query, SCHEMA, stream=STREAM).fragment
-
-
-def joined(seq: int, number: int, labels: Labels | None, start: int = 1) -> MemberJoined:
-    return MemberJoined(
-        seq=seq,
-        stream=STREAM,
-        number=number,
-        agent_id=f"id{number}",
-        name=f"web-{number}",
-        incarnation=start,
-        address=f"10.0.0.{number}:7100",
-        since_us=-1,
-        labels=labels,
-    )
 
 
 EU, US = (("place", "eu"), ("role", "shop")), (("place", "us"),)
@@ -74,7 +59,7 @@ def test_conditions_on_rows_decide_nothing_about_agents() -> None:
 
 
 def test_who_cannot_have_a_row_is_not_expected() -> None:
-    log = CatalogLog([joined(1, 0, EU), joined(2, 1, US), joined(3, 2, None)])
+    log = CatalogLog([joined(1, 0, labels=EU), joined(2, 1, labels=US), joined(3, 2)])
     fragment = fragment_of("place = 'eu'")
     assert [member.number for member in log.asked(fragment)] == [0, 2]
     assert Roster(fragment.pane_us, log.asked(fragment), log.last).expected(7) == 0b101
@@ -83,11 +68,11 @@ def test_who_cannot_have_a_row_is_not_expected() -> None:
 
 
 def test_other_labels_count_beside_those_from_before() -> None:
-    log = CatalogLog([joined(1, 0, US), joined(2, 0, EU, 2)])
+    log = CatalogLog([joined(1, 0, labels=US), joined(2, 0, labels=EU, start=2)])
     assert all(log.asked(fragment_of(f"place = '{place}'")) for place in ("eu", "us"))
     assert not log.asked(fragment_of("place = 'asia'"))
     for start in range(3, SETS_KEPT + 5):
-        log.append(joined(start, 0, (("place", str(start)),), start))
+        log.append(joined(start, 0, labels=(("place", str(start)),), start=start))
         too_many = start > SETS_KEPT
         assert bool(log.asked(fragment_of("place = 'asia'"))) is too_many, "it has had too many to tell"
 

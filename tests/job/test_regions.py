@@ -19,13 +19,12 @@ from elf.job.spec import Flow, JobSpec
 from elf.ql.plan import Plan
 from elf.wire.base import Answer
 from elf.wire.clients import Failed, Reply
-from lab.chaos.engine import plan, united
+from lab.chaos.engine import STREAM, plan, united
 from lab.chaos.world import World
 from tests.chaos import plants
 from tests.support.histories import asked, begun, call, check_all, said, settled
+from tests.support.members import joined
 from tests.support.regions import REGIONS, heads, one_head_each, world_of
-
-STREAM = "clicks"
 
 
 def test_a_region_has_one_head_and_windows_are_right_whoever_dies() -> None:
@@ -84,24 +83,15 @@ def test_each_flow_of_a_job_has_heads_of_its_own() -> None:
 
 
 def test_who_left_stands_nowhere_and_regions_that_were_there_once_count() -> None:
-    def joined(seq: int, number: int, place: str) -> MemberJoined:
-        return MemberJoined(
-            seq=seq,
-            stream=STREAM,
-            number=number,
-            agent_id=f"id{number}",
-            name=f"a{number}",
-            incarnation=1,
-            address=f"a{number}:1",
-            since_us=-1,
-            place=place,
-        )
-
-    log = CatalogLog([joined(1, 0, "eu/r1"), joined(2, 1, ""), joined(3, 2, "eu")])
+    log = CatalogLog([joined(1, 0, place="eu/r1"), joined(2, 1), joined(3, 2, place="eu")])
     assert not log.spans_regions
     assert log.places() == {"a0:1": "eu/r1", "a2:1": "eu"}
     log = CatalogLog(
-        [joined(1, 0, "eu"), joined(2, 1, "us"), MemberLeft(seq=3, stream=STREAM, number=1, until_us=9)]
+        [
+            joined(1, 0, place="eu"),
+            joined(2, 1, place="us"),
+            MemberLeft(seq=3, stream=STREAM, number=1, until_us=9),
+        ]
     )
     assert log.places() == {"a0:1": "eu"}
     assert log.spans_regions

@@ -10,7 +10,7 @@ from elf.fields import replace
 from elf.job.catalog.log import CatalogLog
 from elf.job.catalog.readings import ENDED_MAX
 from elf.job.contributions import Piece, Pile, bitmap
-from elf.job.messages.log import JobAdded, JobDropped, MemberJoined, VersionAdded, VersionEnded
+from elf.job.messages.log import JobAdded, JobDropped, VersionAdded, VersionEnded
 from elf.job.messages.rollup import UNIT_PANES_MAX, UnitSlice
 from elf.job.rollup.border import Border
 from elf.job.rollup.root import Root
@@ -19,7 +19,8 @@ from elf.job.spec import Flow, JobSpec, flow_uid
 from elf.job.units import UNIT_US_MAX, held_panes, is_mergeable, joined_at, panes_of
 from elf.ql.plan import Plan, Top
 from elf.windows import Cumulative
-from lab.chaos.engine import SECOND, STREAM, plan, spec_of, staged, united
+from lab.chaos.engine import SECOND, plan, spec_of, staged, united
+from tests.support.members import joined
 from tests.support.stragglers import progress, rooted
 
 ALL = bitmap(range(3))
@@ -211,22 +212,7 @@ def spec(name: str, query: Plan, version: int = 1) -> JobSpec:
 
 def log_of(*added: JobSpec | tuple[JobSpec, str]) -> CatalogLog:
     """A log with two regions: versions that are added, and what ends or hides some."""
-    log = CatalogLog()
-    for number, region in enumerate(("eu", "us")):
-        member = f"a{number}:1"
-        log.append(
-            MemberJoined(
-                seq=number + 1,
-                stream=STREAM,
-                number=number,
-                agent_id=member,
-                name=member,
-                incarnation=1,
-                address=member,
-                since_us=-1,
-                place=region,
-            )
-        )
+    log = CatalogLog([joined(1, 0, place="eu"), joined(2, 1, place="us")])
     for one in added:
         seq = log.last + 1
         if isinstance(one, JobSpec):
