@@ -45,6 +45,7 @@ Stated = Mapping[Pair, tuple[float, float | None]]
 NAMED_MAX: Final = 8
 """Of pairs or agents of which nothing is known: so many are named."""
 LATELY: Final = f"the last {PERIODS * PERIOD_MS // 60_000} minutes"
+_NOWHERE: Final = "no agent says where it stands (agent.place and cluster.regions)"
 
 
 class Wanted(msgspec.Struct, frozen=True):
@@ -176,9 +177,6 @@ class Routes:
             if regions.get(address, target) != target and _is_head(work, regions[address], regions)
         }
         return told, Wanted(name, target, dict(sources), _samples(works, inputs), pane_s, unit, held), ""
-
-
-_NOWHERE: Final = "no agent says where it stands (agent.place and cluster.regions)"
 
 
 def _reply(request: int, told: Told) -> Reply:

@@ -32,6 +32,7 @@ from elf.job.spec import START_OF_TIME
 from elf.job.stragglers import outside
 
 WHOLES_MAX: Final = 64
+"""Ranges committed together that are remembered: what is late for older ones comes pane by pane."""
 
 
 class Covered:
@@ -47,6 +48,7 @@ class Covered:
         self._wholes: deque[Span] = deque(maxlen=WHOLES_MAX)
         """Panes that this root has committed together, since there were units in them."""
         self._rest: list[Piece] = []
+        """What such a commit cannot have, until it is proposed: then it may revise it."""
         self.in_flight = False
         """The first proposed commit is being made."""
         self.refused = Refused()
