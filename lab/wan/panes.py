@@ -22,10 +22,10 @@ STATES: Final = (State("s0", "sum", identity_zero=True), State("s1", "sum"))
 class Log:
     """Lines of a web log by what they are grouped by: ``groups`` values, popular as by Zipf."""
 
-    def __init__(self, seed: int, groups: int, what: str = "/shop/articles/") -> None:
+    def __init__(self, seed: int, groups: int) -> None:
         self._chance = Chance(seed)
         self._shares = zipf(groups)
-        self._names = pa.array([f"{what}{number:07x}" for number in range(groups)])
+        self._names = pa.array([f"/shop/articles/{number:07x}" for number in range(groups)])
 
     def pane(self, lines: int) -> pa.Table:
         """An agent's partial aggregates of so many lines."""

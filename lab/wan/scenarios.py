@@ -33,24 +33,23 @@ LENGTHS: Final = (1, 2, 4, 8, 16, 32)
 LEARNED: Final = 8
 EACH: Final = 4
 OBJECTIVES: Final[tuple[Objective, ...]] = ("fair", "goodput")
-UNMERGED: Final = Size("line", 1.0, 0.0)
 FIGURE_1_RATES: Final = {"A": 5.0, "B": 5.0, "C": 5.0}
 
 
 # -- Figure 1 ------------------------------------------------------------------------------------------------
 
 
-def figure_1_problem(merged: bool = True) -> Drawn:
+def figure_1_problem() -> Drawn:
     """Batches of a second; 5 Mbit of groups at each of A, B and C; A → D carries 2 Mbit a second (5 Mbit take
-    2.5 s). The other links are constructed: our text has the figure without its numbers. ``merged``: B has
-    groups in common, so that A's and its own are 10 Mbit or less after its reducer: 8 here."""
+    2.5 s). The other links are constructed: our text has the figure without its numbers. B has groups in
+    common, so that A's and its own are 10 Mbit or less after its reducer: 8 here."""
     links = [
         Link(one, other, 2.0 if (one, other) == ("A", "D") else 25.0)
         for one in "ABCD"
         for other in "ABCD"
         if one != other
     ]
-    size = Size("power", 5.0 / 5.0**0.678, 0.0, 0.678) if merged else UNMERGED
+    size = Size("power", 5.0 / 5.0**0.678, 0.0, 0.678)
     return links, [
         Demand(name="statistics", target="D", sources=FIGURE_1_RATES, size=size, least_s=1.0, most_s=5.0)
     ]

@@ -130,7 +130,6 @@ class Problem:
     """Everything at once. Raises ``ValueError`` where a demand or a link makes no sense."""
 
     def __init__(self, links: Sequence[Link], demands: Sequence[Demand], objective: Objective) -> None:
-        self.objective = objective
         named = {name for link in links for name in (link.origin, link.target)}
         named |= {name for one in demands for name in (one.target, *one.sources)}
         self.regions = tuple(sorted(named))

@@ -42,14 +42,13 @@ BETTER: Final = 1e-6
 class Route(msgspec.Struct, frozen=True, kw_only=True):
     """A job's, to ``target``. ``vias``: the region over which each other region sends; the target itself is
     the direct way. ``direct_s``: the interval over direct paths; None: they cannot carry it. ``batch_s``: how
-    long a batch is under way if its links are free. ``goodput``: bytes a second of the answer."""
+    long a batch is under way if its links are free."""
 
     target: str
     vias: dict[str, str]
     interval_s: float
     direct_s: float | None
     batch_s: float
-    goodput: float
 
     @property
     def detours(self) -> bool:
@@ -259,7 +258,6 @@ def _told(
             interval_s=1 / often,
             direct_s=direct_s[job.demand.name],
             batch_s=problem.batch_s(job, tree, often),
-            goodput=job.goodput(often),
         )
     links = {
         (problem.regions[pair[0]], problem.regions[pair[1]]): Use(load, float(problem.capacity[pair]))

@@ -81,7 +81,6 @@ class Fit(Decision, frozen=True):
     size: Size
     residual: float
     others: dict[str, float]
-    samples: int
 
 
 def fitted(inputs: Sequence[float], sizes: Sequence[float]) -> Fit:
@@ -104,7 +103,7 @@ def fitted(inputs: Sequence[float], sizes: Sequence[float]) -> Fit:
         f"U(I) = {size.said} ({chosen}) is off by {residual:.1%} over {len(x)} batches"
         + (f"; {beside}" if beside else f": {different} different inputs show no curve")
     ]
-    return Fit(reasons=tuple(reasons), size=size, residual=residual, others=others, samples=len(x))
+    return Fit(reasons=tuple(reasons), size=size, residual=residual, others=others)
 
 
 def _basis(shape: Shape, inputs: np.ndarray, c: float) -> np.ndarray:
