@@ -15,7 +15,8 @@ OURS = {"agents", "elf.functions", "elf.job", "elf.ql", "elf.cbt", "overlay", "s
 """Rooms of ours that a client knows nothing of: a statement is a text to it."""
 HEAVY = {
     "duckdb", "matplotlib", "mmh3", "nacl", "prometheus_client", "prompt_toolkit", "psutil",
-    "pyarrow.compute", "pyspark", "sortedcontainers", "sqlglot", "starlette", "structlog", "uvicorn", "yaml",
+    "pyarrow.compute", "pyspark", "scipy", "sortedcontainers", "sqlglot", "starlette", "structlog",
+    "uvicorn", "yaml",
 }  # fmt: skip
 TOP = "from elf.cli.main import app; app({}, standalone_mode=False)"
 
@@ -80,5 +81,5 @@ def test_a_run_loads_an_agent_without_its_network(tmp_path: Path) -> None:
         "agents.exposition", "agents.http", "agents.process", "agents.settings", "elf.client.client",
         "elf.client.connection", "elf.transport.zeromq", "lab.bench", "lab.generator", "matplotlib",
         "prometheus_client", "prompt_toolkit", "pyarrow.dataset", "pyarrow.fs", "pygments", "pyspark", "rich",
-        "spark_backend", "starlette", "uvicorn", "yaml", "zmq",
+        "scipy", "spark_backend", "starlette", "uvicorn", "yaml", "zmq",
     }  # fmt: skip
