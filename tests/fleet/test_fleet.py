@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from elf.client import Window
+from elf.client.results import facts_of
 from elf.errors import UserError
 from tests.support.fleet import STREAM, Fleet
 from tests.support.receiver import Server, serving
@@ -80,9 +81,7 @@ async def another_job_reads_the_same_flow(fleet: Fleet) -> None:
     shown = {row["job"]: (row["flow"], row["readers"]) for row in jobs.to_pylist()}
     (uid,) = {flow["flow"] for tree in trees for flow in tree["flows"]}
     assert shown == {"popular": (uid[:8], 2), "most": (uid[:8], 2)}
-    told = (await client.sql("DESCRIBE most")).table
-    assert told is not None
-    facts = {row["fact"]: row["value"] for row in told.to_pylist()}
+    facts = facts_of(await client.sql("DESCRIBE most"))
     assert facts["flow"].startswith(f"{uid[:8]} over {STREAM}, root ")
     assert facts["flow"].endswith("read by popular, most")
     assert facts["members"].count(",") == 4

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from elf.client import Client, Window
+from elf.client.results import facts_of
 from elf.errors import UserError
 from tests.support.fleet import PRODUCTS, STREAM, Fleet
 from tests.support.waiting import eventually
@@ -30,9 +31,7 @@ def write(path: Path, makers: dict[str, str]) -> None:
 
 
 async def facts(client: Client, job: str) -> dict[str, str]:
-    table = (await client.sql(f"DESCRIBE {job}")).table
-    assert table is not None
-    return {row["fact"]: row["value"] for row in table.to_pylist()}
+    return facts_of(await client.sql(f"DESCRIBE {job}"))
 
 
 async def explained(client: Client, job: str) -> dict[str, Any]:

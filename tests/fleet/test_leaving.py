@@ -11,6 +11,7 @@ import pytest
 
 from elf.client import Client, Window, connect
 from elf.client import connection as client_module
+from elf.client.results import facts_of
 from tests.support.fleet import Fleet
 from tests.support.waiting import eventually
 from tests.support.watching import SECOND_US, connected, create, leave, watched
@@ -68,9 +69,7 @@ async def test_one_of_three_stays_while_another_is_dead_unless_it_is_forced(tmp_
 
 async def kept_by(client: Client) -> str:
     """The agents that keep the job."""
-    told = (await client.sql("DESCRIBE popular")).table
-    assert told is not None
-    facts: dict[str, str] = {row["fact"]: row["value"] for row in told.to_pylist()}
+    facts = facts_of(await client.sql("DESCRIBE popular"))
     return facts.get("kept by", "")
 
 

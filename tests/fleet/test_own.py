@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from elf.client import Client, Result
+from elf.client.results import facts_of
 from elf.errors import UserError
 from tests.support.confined import needs_confinement
 from tests.support.fleet import STREAM, Fleet
@@ -61,9 +62,7 @@ async def test_it_is_sent_called_replaced_and_dropped(three: Fleet, tmp_path: Pa
         before = max(windows)
         await eventually(lambda: max(windows) > before + 2_000_000, "windows after it was replaced")
         assert all(row["g"] > 0 for row in windows[max(windows)].table.to_pylist())
-    table = (await client.sql("DESCRIBE own")).table
-    assert table is not None
-    told = {row["fact"]: row["value"] for row in table.to_pylist()}
+    told = facts_of(await client.sql("DESCRIBE own"))
     assert told["aggregates"].startswith("geo of mean.py (")
     assert "DROP JOB" not in (await client.sql("DROP JOB own")).text
     assert (await client.sql("DROP AGGREGATE geo")).text == "aggregate geo dropped"

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from elf.client.results import facts_of
 from elf.errors import UserError
 from tests.support.fleet import STREAM, Fleet
 from tests.support.waiting import eventually
@@ -31,9 +32,7 @@ async def test_a_window_is_of_those_with_the_labels(tmp_path: Path) -> None:
                 assert (window.status["expected"], window.status["reported"]) == (2, 2)
                 assert window.status["missing"] == []
                 assert window.table["n"].to_pylist()[0] > 0
-            described = await client.sql("DESCRIBE eu")
-            assert described.table is not None
-            told = {row["fact"]: row["value"] for row in described.table.to_pylist()}
+            told = facts_of(await client.sql("DESCRIBE eu"))
             assert told["members"] == "web-0, web-1"
             assert "2 of 3" in (await client.sql("EXPLAIN eu")).text
 

@@ -23,6 +23,7 @@ from agents.disk.store import Store
 from agents.driver import Driver
 from agents.node.beginning import NodeSettings, Restored, raft_config
 from agents.node.node import Node
+from elf.client.results import facts_of
 from elf.errors import UserError
 from elf.functions.sandbox import Sandboxes
 from elf.job.catalog.membership import Identity
@@ -464,9 +465,7 @@ async def test_a_master_goes_on_elsewhere_when_its_agent_is_gone_with_its_disk(
             return await client.submit(text, "counts.py", "counts", settings={"trees": trees})
 
         await eventually(submitted, "columns are known", 60, despite=(UserError,))
-        found = await client.sql("DESCRIBE counts")
-        assert found.table is not None
-        told = {row["fact"]: row["value"] for row in found.table.to_pylist()}
+        told = facts_of(await client.sql("DESCRIBE counts"))
     at = told["trees"].rpartition(" at ")[2] if trees > 1 else told["master"]
     lost = next(agent for agent in three.agents if agent.address == at)
     left = [agent for agent in three.agents if agent is not lost]

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from elf.client import Client, Window
+from elf.client.results import facts_of
 from elf.errors import UserError
 from tests.support.confined import needs_confinement
 from tests.support.fleet import STREAM, Fleet
@@ -39,9 +40,7 @@ def final(batch):
 
 
 async def described(client: Client) -> dict[str, str]:
-    table = (await client.sql("DESCRIBE steered")).table
-    assert table is not None
-    return {row["fact"]: row["value"] for row in table.to_pylist()}
+    return facts_of(await client.sql("DESCRIBE steered"))
 
 
 async def test_parameters_functions_and_functions_that_raise(three: Fleet, tmp_path: Path) -> None:

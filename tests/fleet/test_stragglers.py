@@ -10,6 +10,7 @@ import time
 import pytest
 
 from elf.client import Window
+from elf.client.results import facts_of
 from elf.errors import ElfError
 from tests.support.fleet import Agent, Fleet
 from tests.support.waiting import eventually
@@ -79,9 +80,7 @@ async def test_a_job_that_leaps_says_each_window_once_and_one_that_waits_says_it
         assert {window.revision for window in leapt.values()} == {0}
         assert 0 < left_out() == told()
         assert victim.metric("rows_left_out_total", kind="leapt", stream="clicks") == told()
-    table = (await statements.sql("DESCRIBE leaping")).table
-    assert table is not None
-    facts = {row["fact"]: row["value"] for row in table.to_pylist()}
+    facts = facts_of(await statements.sql("DESCRIBE leaping"))
     assert re.match(r"LEAP: the last \d+ windows tell of [1-9]", facts["stragglers"]), facts["stragglers"]
     assert "left out for good (STRAGGLERS LEAP)" in victim.said()
     await statements.close()

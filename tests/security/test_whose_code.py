@@ -12,6 +12,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from elf.client.results import facts_of
 from elf.errors import UserError
 from elf.functions import landlock
 from elf.functions.allowed import allowed, refusal
@@ -164,8 +165,7 @@ async def test_a_real_agent_is_not_robbed_and_one_that_runs_no_code_says_so(tmp_
             await client.submit(FORGER, "forger.py", "forger")
 
             async def dropped() -> str:
-                table = (await client.sql("DESCRIBE smuggler")).table
-                facts = {} if table is None else {row["fact"]: row["value"] for row in table.to_pylist()}
+                facts = facts_of(await client.sql("DESCRIBE smuggler"))
                 counted = facts.get("counted at the master", "")
                 return counted if "to no agent" in counted and "replies to nobody" in counted else ""
 
