@@ -33,7 +33,8 @@ from agents.settings.kinds import (
     table,
     whole,
 )
-from elf.errors import ConfigError
+from agents.settings.lines import expression, log_format, time_zone
+from agents.settings.links import between
 from elf.fields import Labels
 from elf.planning.budgets import Budget, Budgets
 from elf.schema import COLUMN_TYPES, ZONED
@@ -46,41 +47,6 @@ ARCHIVE_SCHEMES: Final = ("file", "s3", "gs", "gcs", "hdfs", "viewfs", "abfs", "
 COPIES: Final = 2
 COPIES_MAX: Final = 4
 """Neighbours that have copies of snapshots: by default, and at most."""
-
-
-def log_format() -> Kind[str]:
-    """The name of a format, or its text."""
-
-    def read(value: object) -> str:
-        if not isinstance(value, str) or not value.strip():
-            raise Unfit("must be the name of a format, such as combined, or its text")
-        from agents.formats import get_format, written_out  # with Arrow, which who starts agents imports late
-
-        try:
-            found = get_format(written_out(value)).name
-        except ConfigError as error:
-            raise Unfit(f"is wrong: {error}") from None
-        if found.startswith(ZONED):
-            raise Unfit("has no zone in front here: set timezone beside it")
-        return found
-
-    return Kind("a format's name, such as combined, or its text", read)
-
-
-def time_zone() -> Kind[str]:
-    """The name of a time zone."""
-
-    def read(value: object) -> str:
-        if not isinstance(value, str):
-            raise Unfit("must be the name of a time zone, such as Europe/Berlin")
-        from agents.formats.zones import check_zone  # with Arrow, as above
-
-        try:
-            return check_zone(value)
-        except ConfigError as error:
-            raise Unfit(f"is wrong: {error}") from None
-
-    return Kind("the name of a time zone, such as Europe/Berlin", read)
 
 
 def labels() -> Kind[Mapping[str, str]]:
@@ -98,29 +64,6 @@ def labels() -> Kind[Mapping[str, str]]:
     return Kind(kind.name, read, kind.split)
 
 
-def between() -> Kind[Mapping[str, str]]:
-    """Pairs of regions, each with what the link from the first to the second carries."""
-    kind = table(matching(_LINK_TEXT, "a rate above 0, and a delay or none, as 20 Mbit/s 40 ms"))
-
-    def read(value: object) -> Mapping[str, str]:
-        found = kind.read(value)
-        for name, text in found.items():
-            if len(set(_pair(name))) != 2 or not all(_pair(name)):
-                raise Unfit(f"{name} must be two regions, as eu/us")
-            if not float(text.split("M")[0]):
-                raise Unfit(f"{name} must have a rate above 0")
-        return found
-
-    return Kind(kind.name, read, kind.split)
-
-
-def _pair(name: str) -> tuple[str, str]:
-    """The regions that such a name has; empty texts: it has not two."""
-    first, _, second = name.partition("/")
-    return ("", "") if "/" in second else (first.strip(), second.strip())
-
-
-_LINK_TEXT: Final = r"\d{1,9}(\.\d{1,6})? ?Mbit/s( +\d{1,6}(\.\d{1,6})? ?ms)?"
 _WORD: Final = matching(r"\S(.*\S)?", "a text")
 _PATTERN: Final = matching(r"/.+", "an absolute path (wildcards: *, **, ?, [abc])")
 _FOLDER: Final = matching(r"/.*", "an absolute path")
@@ -192,17 +135,6 @@ class ClusterConfig:
     )
 
 
-def stated_links(links: Mapping[str, str]) -> dict[tuple[str, str], tuple[float, float | None]]:
-    """Bytes a second, and delay (s), from one region to another. Who states one direction means both, unless
-    the other one is stated too."""
-    there: dict[tuple[str, str], tuple[float, float | None]] = {}
-    for name, text in links.items():
-        rate, _, delay = text.partition("Mbit/s")
-        delay_s = float(delay.removesuffix("ms")) / 1000 if delay.strip() else None
-        there[_pair(name)] = float(rate) * 1e6 / 8, delay_s
-    return {(b, a): one for (a, b), one in there.items()} | there
-
-
 @dataclass(frozen=True)
 class ReceiveConfig:
     """How lines come that are in no file."""
@@ -247,24 +179,6 @@ FILES: Final = "file"
 JOURNAL: Final = "journal"
 LISTENING: Final = ("syslog", "http", "forward", "otlp")
 """Types of streams to which lines are sent."""
-
-
-def expression() -> Kind[str]:
-    """A regular expression in what RE2 reads."""
-
-    def read(value: object) -> str:
-        if not isinstance(value, str):
-            raise Unfit("must be a regular expression")
-        import pyarrow as pa  # with Arrow, as above
-        import pyarrow.compute as pc
-
-        try:
-            pc.match_substring_regex(pa.array([""]), value)
-        except pa.ArrowInvalid as error:
-            raise Unfit(f"is no regular expression (RE2): {error}") from None
-        return value
-
-    return Kind("a regular expression (RE2)", read)
 
 
 @dataclass(frozen=True)

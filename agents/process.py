@@ -31,7 +31,7 @@ from agents.answering.keys import NodeKeys
 from agents.answering.quotas import Quotas
 from agents.audit import Audit
 from agents.bearers import Tls
-from agents.config import Config, FunctionsConfig, OutputsConfig, TracesConfig, stated_links
+from agents.config import Config, FunctionsConfig, OutputsConfig, TracesConfig
 from agents.connections import Bounds, names_of
 from agents.disk import modes
 from agents.disk.folder import held, open_folders
@@ -57,6 +57,7 @@ from agents.ports import Receiver
 from agents.rekeying import Rekeying
 from agents.reload import Lives, Reloading, Reread
 from agents.restore import contacts, restore
+from agents.settings.links import stated_links
 from agents.status import Aside, Status
 from agents.strangers import Strangers
 from agents.streams import ms_of, since_us, task_of

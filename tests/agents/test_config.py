@@ -15,9 +15,10 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agents.config import ClusterConfig, Config, stated_links
+from agents.config import ClusterConfig, Config
 from agents.loading import load
 from agents.settings.declare import settings_of, variable
+from agents.settings.links import stated_links
 from agents.settings.tree import ConfigProblems
 from agents.validation import validate
 from elf.errors import ConfigError
