@@ -20,7 +20,7 @@ from agents.answering.explained import laid_out
 from agents.answering.fleet import Fleet
 from agents.answering.workers import ask_all, depth_of, members_of
 from elf.errors import UserError
-from elf.job.catalog.loads import job_of_loads
+from elf.job.catalog.loads import by_group, job_of_loads
 from elf.job.catalog.log import CatalogLog
 from elf.job.messages.groups import DropJob
 from elf.job.messages.inquiries import FlowStatus, InspectFlow
@@ -69,7 +69,7 @@ class Explanations:
                 flow["depth"] = None if known is None else _depth(known)
         if spec is not None and analyze:
             told["live"] = yield from self._live(spec)
-            job = job_of_loads(self._log, spec, (yield from self._fleet.loads()))
+            job = job_of_loads(self._log, spec, by_group((yield from self._fleet.loads())))
             told["live"]["takes"] = None if job is None else stands(job)
         return Reply(request=request, text=laid_out(told), body=json.dumps(told).encode())
 

@@ -22,7 +22,7 @@ from agents.answering.planning import Planning
 from agents.answering.quotas import Creators
 from elf.errors import ElfBug, UserError
 from elf.fields import TREES_MAX
-from elf.job.catalog.loads import job_of_loads, roots_for, work_of
+from elf.job.catalog.loads import by_group, job_of_loads, roots_for, work_of
 from elf.job.catalog.log import CatalogLog
 from elf.job.group.versions import is_kept
 from elf.job.messages.groups import ReconfigureJob
@@ -75,7 +75,8 @@ class Scaling:
         definition = yield from self.with_trees(asked, spec, trees)
         self._creators.plan(asked.creator, definition.plan, spec)
         loads = yield from self._fleet.loads()
-        job, roots = job_of_loads(self._log, spec, loads), roots_for(self._log, spec, trees, loads)
+        job = job_of_loads(self._log, spec, by_group(loads))
+        roots = roots_for(self._log, spec, trees, loads)
         if roots is None:
             roots = yield from self._planning.range_roots(spec.name, spec.creator, definition.plan)
         what = "what it takes is not measured yet" if job is None else "; ".join(as_asked(job, trees).reasons)

@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from elf.job.catalog.assignments import TRIES
-from elf.job.catalog.loads import job_of_loads, roots_for
+from elf.job.catalog.loads import by_group, job_of_loads, roots_for
 from elf.job.catalog.log import CatalogLog
-from elf.job.messages.log import AgentLoad, DecideTrees
+from elf.job.messages.log import AgentLoad, DecideTrees, GroupLoad
 from elf.job.spec import JobSpec
 from elf.planning.pacing import Turn
 from elf.planning.scaling import trees_for
@@ -24,7 +24,8 @@ def due(log: CatalogLog, agents: Mapping[str, AgentLoad], turn: Turn, now_ms: in
     """What is to be decided of jobs that scale by themselves. ``agents``: their loads, by address."""
     if not turn.due:
         return ()
-    found = [_decided(log, spec, agents, now_ms) for spec in log.jobs() if _may(log, spec, turn)]
+    groups = by_group(agents)
+    found = [_decided(log, spec, agents, groups, now_ms) for spec in log.jobs() if _may(log, spec, turn)]
     return [one for one in found if one is not None]
 
 
@@ -38,9 +39,13 @@ def _may(log: CatalogLog, spec: JobSpec, turn: Turn) -> bool:
 
 
 def _decided(
-    log: CatalogLog, spec: JobSpec, agents: Mapping[str, AgentLoad], now_ms: int
+    log: CatalogLog,
+    spec: JobSpec,
+    agents: Mapping[str, AgentLoad],
+    groups: Mapping[str, GroupLoad],
+    now_ms: int,
 ) -> DecideTrees | None:
-    job = job_of_loads(log, spec, agents, whole=True)
+    job = job_of_loads(log, spec, groups, whole=True)
     if spec.scale is None or job is None:
         return None
     decided = trees_for(job, *spec.scale)

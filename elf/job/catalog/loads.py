@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from elf.job.catalog.log import CatalogLog
-from elf.job.messages.log import AgentLoad
+from elf.job.messages.log import AgentLoad, GroupLoad
 from elf.job.spec import JobSpec, group_uid
 from elf.planning import scaling
 
@@ -25,14 +25,19 @@ def total(load: AgentLoad) -> float:
     return (load.rest + sum(one.load for one in load.groups)) / CORE
 
 
+def by_group(agents: Mapping[str, AgentLoad]) -> dict[str, GroupLoad]:
+    """What each job group takes."""
+    return {one.uid: one for load in agents.values() for one in load.groups}
+
+
 def job_of_loads(
-    log: CatalogLog, spec: JobSpec, agents: Mapping[str, AgentLoad], *, whole: bool = False
+    log: CatalogLog, spec: JobSpec, groups: Mapping[str, GroupLoad], *, whole: bool = False
 ) -> scaling.Job | None:
     """What a job takes; None where nobody has said it, or (``whole``) somebody has not, of all its groups. Of
     a group that takes nothing that is said only where its job scales by itself."""
     trees = spec.plan.trees
     uids = {uid for place in range(trees) if log.leader(uid := group_uid(spec.uid, place)) is not None}
-    said = [one for load in agents.values() for one in load.groups if one.uid in uids]
+    said = [groups[uid] for uid in uids if uid in groups]
     if len(said) < (len(uids) if whole else 1):
         return None
     windows = sum(min(one.load, one.windows) for one in said)
@@ -58,12 +63,13 @@ def work_of(
 ) -> tuple[dict[str, scaling.Job], dict[str, list[str]], dict[str, list[str]]]:
     """What all jobs take, by uid; and of which of them each agent has the master, and a root. A job of which
     nothing is said takes as good as nothing; so do those in Python, which have masters alone."""
+    groups = by_group(agents)
     jobs: dict[str, scaling.Job] = {}
     masters: dict[str, list[str]] = defaultdict(list)
     roots: dict[str, list[str]] = defaultdict(list)
     for spec in log.jobs():
         trees = spec.plan.trees
-        jobs[spec.uid] = job_of_loads(log, spec, agents) or scaling.Job(trees, _LITTLE)
+        jobs[spec.uid] = job_of_loads(log, spec, groups) or scaling.Job(trees, _LITTLE)
         masters[spec.leader].append(spec.uid)
         for place in range(trees):
             roots[log.leader(group_uid(spec.uid, place)) or spec.leader].append(spec.uid)
