@@ -14,6 +14,8 @@ from typing import Final, NamedTuple
 
 GROUP_BYTES: Final = 70
 """Of a group in an open pane, at most (``elf bench cbt``)."""
+ALIKE: Final = ("any job over the stream", "a job with as many keys", "a job with the same groups")
+"""How much what tells a cost is like what is asked for."""
 
 
 class Wanted(NamedTuple):
@@ -60,11 +62,11 @@ def cost_of(wanted: Wanted, running: Sequence[Running]) -> Cost | None:
     known = [one for one in running if one.tells]
     if not known or not wanted.pane_us:
         return None
-    most = max(known, key=lambda one: (_alike(wanted, one), one.rows))
+    alike, most = max(((_alike(wanted, one), one) for one in known), key=lambda of: (of[0], of[1].rows))
     panes = most.snapshots
     lines_per_sec = most.rows / (panes * most.pane_us / 1e6)
     groups = most.groups / panes
-    if _alike(wanted, most) < 2 and most.pane_us:
+    if alike < len(ALIKE) - 1:
         groups = min(groups * wanted.pane_us / most.pane_us, lines_per_sec * wanted.pane_us / 1e6)
     pane_s, a_group = wanted.pane_us / 1e6, most.bytes / max(most.groups, 1)
     cpu_us = lines_per_sec * most.map_us / most.rows + most.seal_us / panes / pane_s
@@ -75,9 +77,7 @@ def cost_of(wanted: Wanted, running: Sequence[Running]) -> Cost | None:
         groups * a_group / pane_s,
         groups * GROUP_BYTES * open_panes,
         most.jobs,
-        ("any job over the stream", "a job with as many keys", "a job with the same groups")[
-            _alike(wanted, most)
-        ],
+        ALIKE[alike],
     )
 
 
@@ -96,6 +96,7 @@ def total(costs: Sequence[Cost]) -> Cost | None:
 
 
 def _alike(wanted: Wanted, one: Running) -> int:
+    """The place of it in ``ALIKE``."""
     if one.keys == wanted.keys:
         return 2
     return int(len(one.keys) == len(wanted.keys))

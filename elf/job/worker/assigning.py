@@ -264,8 +264,8 @@ class Assigner:
     def _behind(self, panes: Int64s, before: Int64s) -> tuple[int, ...]:
         """How many of these rows would be late, by their own source, for each of ``BEHIND_MS``."""
         behind_us = before - (panes + 1) * self._fragment.pane_us
-        found = tuple(_count(behind_us >= 1000 * ms) for ms in BEHIND_MS)
-        return found if found[0] else ()
+        behind_us = behind_us[behind_us >= 1000 * BEHIND_MS[0]]
+        return tuple(_count(behind_us >= 1000 * ms) for ms in BEHIND_MS) if len(behind_us) else ()
 
     def _is_past(self, pane: int, before_us: int) -> bool:
         """Whether a source that has gone so far is past a pane's end and lateness."""
