@@ -38,7 +38,7 @@ ROW_SAMPLES_MAX: Final = 8
 """Peeks of one stream of an agent."""
 
 
-class Allowance:
+class PerSecond:
     """So many a second, by the second of the clock."""
 
     def __init__(self, each_second: int) -> None:
@@ -65,8 +65,8 @@ class _RowSample:
         self._request = request
         self._settings = settings
         self._origins = tuple(column.name for column in request.columns if is_origin(column.name))
-        self._looked = Allowance(request.lines_max)
-        self._shown = Allowance(request.rows_max)
+        self._looked = PerSecond(request.lines_max)
+        self._shown = PerSecond(request.rows_max)
         self._held: list[Held] = []
         self._lines = 0
         self._bytes = 0

@@ -12,7 +12,7 @@ import pytest
 from agents.answering.looking import _last_rows
 from agents.answering.tapping import _Tap, _told
 from agents.formats import get_format
-from agents.tasks.rowsamples import LEASE_MS, ROW_SAMPLES_MAX, Allowance, RowSamples
+from agents.tasks.rowsamples import LEASE_MS, ROW_SAMPLES_MAX, PerSecond, RowSamples
 from elf.batch import decode, encode
 from elf.errors import UserError
 from elf.job.catalog.members import Member
@@ -177,7 +177,7 @@ def test_few_look_at_once_and_a_place_is_free_when_one_has_gone() -> None:
 
 
 def test_an_allowance_is_for_a_second_of_the_clock() -> None:
-    allowance = Allowance(5)
+    allowance = PerSecond(5)
     assert [allowance.take(*one) for one in ((3, 0), (3, 999), (3, 999), (9, 1_000))] == [3, 2, 0, 5]
 
 
