@@ -12,6 +12,7 @@ import sqlite3
 from collections.abc import Iterable, Sequence
 from itertools import groupby, product
 from math import prod
+from operator import itemgetter
 from typing import Any, Final, Literal
 
 import msgspec
@@ -58,6 +59,8 @@ CREATE INDEX table_rows_by_end ON table_rows (tbl, "end");
 """
 _ROW_BYTES: Final = 'length(id) + length("key") + length("row") + 64'
 """What a row counts as: what it has, and its places in the indexes."""
+_AT_ONCE: Final = 500
+"""Rows that are put and counted at a time."""
 _US: Final = pa.int64()
 _encode: Final = msgspec.msgpack.Encoder().encode
 _decode: Final = msgspec.msgpack.Decoder().decode
@@ -98,7 +101,8 @@ class TableStore:
             table = _add(con, kept, (number, None, 0, 0), (0, b"", True))
             if last is not None and last.seq > 0 and not last.provisional:
                 _take(con, table, last, last.seq)
-                con.execute("UPDATE kept_tables SET number = ? WHERE id = ?", (number, table.id))
+                table.number = number
+                _save(con, table)
 
     def end(self, uid: str) -> None:
         with self._file.writing() as con:
@@ -149,7 +153,9 @@ class TableStore:
                 schemas = [(table.id, number, schema) for number, schema in enumerate(state.schemas)]
                 con.executemany("INSERT INTO table_schemas VALUES (?, ?, ?)", schemas)
                 con.executemany(_PUT, ((table.id, *row) for row in rows))
-            _count(con, table)
+            table.count, table.size = _counted(con, table)
+            _bound(con, table)
+            _save(con, table)
 
     # -- what people ask -------------------------------------------------------------------------------------
 
@@ -277,14 +283,13 @@ def _copy(con: sqlite3.Connection, table: _Table, most: int) -> None:
         sql = f"{_READ} AND id > ? ORDER BY id LIMIT ?"
         rows = con.execute(sql, (old.id, table.behind, most)).fetchall()
     places = [table.kept.columns.index(name) for name in table.kept.key]
-    for group, _, *rest in rows:
-        values = _decode(group)
-        con.execute(_PUT, (table.id, group, _encode([values[place] for place in places]), *rest))
+    keys = (_encode([values[place] for place in places]) for values in (_decode(row[0]) for row in rows))
+    _put(con, table, [(row[0], key, *row[2:]) for row, key in zip(rows, keys, strict=True)])
+    table.rounds += 1
     table.behind, table.whole = rows[-1][0] if rows else table.behind, len(rows) < most
-    sql = "UPDATE kept_tables SET rounds = rounds + 1, behind = ?, whole = ? WHERE id = ?"
-    con.execute(sql, (table.behind, table.whole, table.id))
-    if table.whole:  # until then it is the other one that is told of
-        _count(con, table)
+    if table.whole:
+        _bound(con, table)
+    _save(con, table)
 
 
 def forget(con: sqlite3.Connection, job: str) -> None:
@@ -316,16 +321,15 @@ def _take(con: sqlite3.Connection, table: _Table, row: WindowCommit, number: int
     except (PeerError, *WRONG):  # all members have it, and go on
         gone, new, unfit = [], [], 1
     # What windows had first: one that is a part of another one by now must not stand in its way.
-    sql = 'DELETE FROM table_rows WHERE tbl = ? AND "end" = ? AND start = ? AND number < ?'
-    con.executemany(sql, ((table.id, end, start, number) for start, end in gone))
-    con.executemany(_PUT, ((table.id, *one) for one in new))
-    newest = max(row.last_end, row.last_end if table.newest is None else table.newest)
+    for start, end in gone:
+        _delete(con, table, '"end" = ? AND start = ? AND number < ?', (end, start, number))
+    _put(con, table, new)
+    table.number, table.unfit = number, table.unfit + unfit
+    table.newest = max(row.last_end, row.last_end if table.newest is None else table.newest)
     if kept.retain_us:
-        sql = 'DELETE FROM table_rows WHERE tbl = ? AND "end" <= ?'
-        con.execute(sql, (table.id, newest - kept.retain_us))
-    sql = "UPDATE kept_tables SET number = ?, newest = ?, unfit = unfit + ? WHERE id = ?"
-    con.execute(sql, (number, newest, unfit, table.id))
-    _count(con, table)
+        _delete(con, table, '"end" <= ?', (table.newest - kept.retain_us,))
+    _bound(con, table)
+    _save(con, table)
 
 
 def _windows(table: pa.Table) -> list[_Span]:
@@ -364,25 +368,58 @@ def _stored_as(kind: pa.DataType) -> pa.DataType:
     return pa.string() if pa.types.is_decimal(kind) else kind
 
 
-def _count(con: sqlite3.Connection, table: _Table) -> None:
-    """Count the rows, and let go of those that are too many: the oldest windows' first."""
-    sql = f"SELECT count(*), coalesce(sum({_ROW_BYTES}), 0) FROM table_rows WHERE tbl = ?"
-    count, size = con.execute(sql, (table.id,)).fetchone()
+def _counted(
+    con: sqlite3.Connection, table: _Table, where: str = "true", values: Sequence[object] = ()
+) -> tuple[int, int]:
+    """Rows, and their bytes."""
+    sql = f"SELECT count(*), coalesce(sum({_ROW_BYTES}), 0) FROM table_rows WHERE tbl = ? AND {where}"
+    count, size = con.execute(sql, (table.id, *values)).fetchone()
+    return count, size
+
+
+def _put(con: sqlite3.Connection, table: _Table, rows: Iterable[_Row]) -> None:
+    """Each takes the place of the row of its group, if it counts before that. What the table has is counted
+    by these groups alone: a window may be small beside it."""
+    rows = sorted(rows, key=itemgetter(0))
+    for begin in range(0, len(rows), _AT_ONCE):
+        some = rows[begin : begin + _AT_ONCE]
+        where, groups = f"id IN ({', '.join('?' * len(some))})", [row[0] for row in some]
+        count, size = _counted(con, table, where, groups)
+        con.executemany(_PUT, ((table.id, *row) for row in some))
+        count_now, size_now = _counted(con, table, where, groups)
+        table.count, table.size = table.count + count_now - count, table.size + size_now - size
+
+
+def _delete(con: sqlite3.Connection, table: _Table, where: str, values: Sequence[object]) -> None:
+    count, size = _counted(con, table, where, values)
+    con.execute(f"DELETE FROM table_rows WHERE tbl = ? AND {where}", (table.id, *values))
+    table.count, table.size = table.count - count, table.size - size
+
+
+def _bound(con: sqlite3.Connection, table: _Table) -> None:
+    """Let go of rows that are too many: the oldest windows' first."""
+    if table.size <= BYTES_MAX:
+        return
     over: list[bytes] = []
-    if size > BYTES_MAX:
-        oldest = con.execute(
-            f'SELECT id, {_ROW_BYTES} FROM table_rows WHERE tbl = ? ORDER BY "end", id', (table.id,)
-        )
-        for group, nbytes in oldest:
-            if size <= BYTES_MAX:
-                break
-            over.append(group)
-            count, size = count - 1, size - nbytes
-        oldest.close()
+    oldest = con.execute(
+        f'SELECT id, {_ROW_BYTES} FROM table_rows WHERE tbl = ? ORDER BY "end", id', (table.id,)
+    )
+    for group, nbytes in oldest:
+        if table.size <= BYTES_MAX:
+            break
+        over.append(group)
+        table.size -= nbytes
+    oldest.close()
     con.executemany("DELETE FROM table_rows WHERE tbl = ? AND id = ?", ((table.id, one) for one in over))
-    table.evicted += len(over)
-    sql = 'UPDATE kept_tables SET "count" = ?, size = ?, evicted = ? WHERE id = ?'
-    con.execute(sql, (count, size, table.evicted, table.id))
+    table.count, table.evicted = table.count - len(over), table.evicted + len(over)
+
+
+def _save(con: sqlite3.Connection, table: _Table) -> None:
+    """What has changed of the row of a table."""
+    names = ("number", "newest", "evicted", "unfit", "count", "size", "rounds", "behind", "whole")
+    changes = ", ".join(f'"{name}" = ?' for name in names)
+    sql = f"UPDATE kept_tables SET {changes} WHERE id = ?"
+    con.execute(sql, (*(getattr(table, name) for name in names), table.id))
 
 
 # -- rows to answers -----------------------------------------------------------------------------------------

@@ -276,6 +276,22 @@ def test_rows_of_long_ago_leave_and_those_that_are_too_many(monkeypatch: pytest.
     assert [row[0] for row in shown(found)] == ["0", "1", "2", "3"], "those of the oldest windows leave first"
 
 
+def test_rows_are_counted_as_they_come_and_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A member that begins with the state of another one counts all of them."""
+    monkeypatch.setattr(tablestore, "BYTES_MAX", 250)
+    monkeypatch.setattr(tablestore, "_AT_ONCE", 2)
+    rng, one, counts = random.Random(11), Store(":memory:"), set[int]()
+    one.tables.begin(TableKept(JOB, TABLE, ("ip", "page"), ("ip",), 20 * SECOND), None, 0)
+    for number in range(1, 60):
+        one.tables.take(drawn(rng, number), number)
+        other, (state,) = Store(":memory:"), one.tables.states(JOB)
+        other.tables.install(state)
+        assert read(one) == read(other)
+        counts.add(read(one).count)
+    assert read(one).evicted
+    assert counts == {0, 1, 2, 3}
+
+
 def test_values_come_back_as_they_were_and_windows_without_the_columns_are_counted(store: Store) -> None:
     more = {
         "at": pa.array([moment(5)], pa.timestamp("us")),
