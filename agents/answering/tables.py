@@ -145,30 +145,46 @@ class Tables:
         for tried in range(TRIES):
             near = anywhere and not tried and self._holds(job.uid)
             at = self._here if near else self._masters.leader(job)
-            request = ReadTable(
-                id=0,
-                origin="",
-                uid=job.uid,
-                table=spec.uid,
-                of=spec.option("of"),
-                equals=equals,
-                after=after,
-                least=max(self._seen.get(uid, 0) for uid in (spec.uid, spec.option("of"))),
-                anywhere=near,
-                rows=rows,
-            )
-            (answer,) = yield [ToAddress(at, request)]
+            asked = self._asked(spec, equals=equals, after=after, anywhere=near, rows=rows)
+            (answer,) = yield [ToAddress(at, asked)]
             error = answer.error
             if not error:
-                return self._taken(spec, msgspec.msgpack.decode(answer.body, type=TableRows))
+                return self._taken(spec, _rows_of(answer))
             if error == SILENT or error.startswith("its key"):
                 break
             if not near and tried < TRIES - 1:
                 yield [Until(partial(self._moved, job, at))]
-        why = error.removeprefix(f"job {job.name} ")
+        raise UserError(self._refused(spec, job, at, error))
+
+    def _asked(
+        self,
+        spec: OutputSpec,
+        *,
+        equals: tuple[Asked, ...] = (),
+        after: bytes = b"",
+        anywhere: bool = False,
+        rows: bool = False,
+    ) -> ReadTable:
+        """The question for what a table is, and for some rows of it."""
+        return ReadTable(
+            id=0,
+            origin="",
+            uid=spec.job,
+            table=spec.uid,
+            of=spec.option("of"),
+            equals=equals,
+            after=after,
+            least=max(self._seen.get(uid, 0) for uid in (spec.uid, spec.option("of"))),
+            anywhere=anywhere,
+            rows=rows,
+        )
+
+    def _refused(self, spec: OutputSpec, job: JobSpec, at: str, error: str) -> str:
+        """Why there is no answer of a table, for people."""
         if error in (NO_TABLE, BEHIND) and (said := self._not_yet(spec, job)):
-            raise UserError(f"table {spec.name}: {said}")
-        raise UserError(f"table {spec.name}: {self._masters.said(at, why, 'the master of its job')}")
+            return f"table {spec.name}: {said}"
+        why = error.removeprefix(f"job {job.name} ")
+        return f"table {spec.name}: {self._masters.said(at, why, 'the master of its job')}"
 
     def _job(self, spec: OutputSpec) -> JobSpec:
         job = self._log.job(spec.job)
@@ -229,21 +245,33 @@ class Tables:
     # -- what is there ---------------------------------------------------------------------------------------
 
     def rows(self) -> Generator[list[Ask], list[Answer], list[dict[str, object]]]:
-        """All tables, with what they have."""
+        """All tables, with what they have. All masters are asked at once: some may be silent."""
+        tables = [one for one in self._log.outputs() if is_table(one)]
+        there = [(one, job) for one in tables if (job := self._log.job(one.job)) is not None]
+        places = [self._masters.leader(job) for _, job in there]
+        asked = zip(there, places, strict=True)
+        answers = yield [ToAddress(at, self._asked(one)) for (one, _), at in asked]
         found: list[dict[str, object]] = []
-        for spec in self._log.outputs():
-            job = self._log.job(spec.job)
-            if job is None or not is_table(spec):
-                continue
+        for (spec, job), at, answer in zip(there, places, answers, strict=True):
             row: dict[str, object] = {"table": spec.name, "creator": spec.creator, "job": job.name}
             row["key"] = spec.option("key").replace(",", ", ")
             try:
-                now = yield from self._read(spec, rows=False)
+                now = yield from self._read_again(spec, job, at, answer)
                 found.append(row | _facts(now) | {"state": _state(now, spec, job)})
             except UserError as error:
                 none = dict.fromkeys(("rows", "bytes", "evicted", "unfit"), 0)
                 found.append(row | none | {"as_of": "", "state": str(error)})
         return found
+
+    def _read_again(
+        self, spec: OutputSpec, job: JobSpec, at: str, answer: Answer
+    ) -> Generator[list[Ask], list[Answer], TableRows]:
+        """What a table is, by a first answer; that one may be of an agent which has just ceased to lead."""
+        if not answer.error:
+            return self._taken(spec, _rows_of(answer))
+        if answer.error == SILENT:
+            raise UserError(self._refused(spec, job, at, SILENT))
+        return (yield from self._read(spec, rows=False))
 
     def describe(
         self, asked: Execute, name: str
@@ -266,6 +294,10 @@ class Tables:
             **_facts(one),
         }
         return [{"fact": fact, "value": value} for fact, value in told.items()]
+
+
+def _rows_of(answer: Answer) -> TableRows:
+    return msgspec.msgpack.decode(answer.body, type=TableRows)
 
 
 def _reply(asked: Execute, text: str, one: TableRows, payload: bytes = b"") -> Reply:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 import pytest
 
+from agents.answering.asks import ANSWER_MS
 from elf.batch import decode
 from elf.fields import replace
 from elf.job.output import OutputSpec
@@ -92,6 +93,25 @@ def test_tables_are_shown_and_end_with_a_word_and_with_their_job() -> None:
     world.run(30_000)
     assert not any(agent.store.tables.stored(spec.uid) for agent in world.agents)
     assert refused(world, 0, "SELECT * FROM other AS OF ANY") == "there is no table other; there are none"
+
+
+def test_tables_of_a_silent_master_are_waited_for_once() -> None:
+    world = World(306, 3, checking=False)
+    spec, _ = begun(world, 20_000, rate_ms=1_000, query=QUERY)
+    staffed(world, spec, 3)
+    world.run(4_000)
+    for name in ("one", "two"):
+        said(world, 1, f"CREATE TABLE {name} FROM JOB job KEY (k0)")
+    world.run(2_000)
+    alone = next(agent for agent in world.agents if agent is not leader(world, spec))
+    for agent in world.agents:  # so that no other one goes on
+        if agent is not alone:
+            agent.crash()
+    before = world.now
+    shown = rows(world, alone.index, "SHOW TABLES")
+    assert [row["table"] for row in shown] == ["one", "two"]
+    assert all(" the master of its job, " in str(row["state"]) for row in shown), shown
+    assert ANSWER_MS <= world.now - before < 1.5 * ANSWER_MS
 
 
 def test_describe_tells_of_the_job_or_the_table_that_is_said_and_of_ones_own_job_first() -> None:
