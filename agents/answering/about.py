@@ -32,7 +32,6 @@ def job_row(spec: JobSpec, log: CatalogLog, reason: str, work: JobWork | None) -
     """A job in a list of jobs. ``readers``: how many jobs read its flow, or the one of its flows that most
     read; ``reason``: why nothing comes of it, if that is known; ``work``: its master's.
     """
-    promise = spec.plan.promise
     return {
         "job": spec.name,
         "creator": spec.creator,
@@ -43,8 +42,15 @@ def job_row(spec: JobSpec, log: CatalogLog, reason: str, work: JobWork | None) -
         "query": spec.plan.sql,
         "state": "paused" if log.is_paused(spec.uid) else "active",
         "reason": reason,
-        "promise": "" if promise is None else promise_told(promise, None if work is None else work.promise),
+        "promise": promise_of(spec, work),
     }
+
+
+def promise_of(spec: JobSpec, work: JobWork | None) -> str:
+    """What a job promises and whether its master keeps it, for people; empty: it promises nothing. ``work``:
+    its master's."""
+    promise = spec.plan.promise
+    return "" if promise is None else promise_told(promise, None if work is None else work.promise)
 
 
 def decisions(log: CatalogLog, named: Callable[[str], str], now_ms: int) -> list[dict[str, object]]:

@@ -16,7 +16,16 @@ from typing import TYPE_CHECKING
 import msgspec
 import pyarrow as pa
 
-from agents.answering.about import current_only, decisions, describe, job_row, not_comparable, summary, trees
+from agents.answering.about import (
+    current_only,
+    decisions,
+    describe,
+    job_row,
+    not_comparable,
+    promise_of,
+    summary,
+    trees,
+)
 from agents.answering.aggregates import Aggregates
 from agents.answering.asks import SILENT, Ask, Procedure, Reading, Tell, ToKey, Until, offload
 from agents.answering.changes import Changes
@@ -52,7 +61,6 @@ from elf.job.messages.inquiries import NotifyJob
 from elf.job.output import OutputSpec
 from elf.job.own import OwnSpec
 from elf.job.program.spec import ProgramSpec
-from elf.job.promised import promise_told
 from elf.job.rollup.broadcasts import CHARS_MAX
 from elf.job.spec import JobSpec, app_id
 from elf.planning.budgets import BudgetKeeper, Budgets
@@ -465,10 +473,9 @@ class Statements:
         told = describe(facts, self._log, self._fleet.named, roots)
         told["stragglers"] += self._unmirrored(spec.plan)
         told |= {"budgets": text} if (text := (yield from self._costs.within(spec))) else {}
-        if (promise := spec.plan.promise) is not None:
+        if spec.plan.promise is not None:
             _, works = yield from self.masters.led([spec])
-            work = works.get(spec.uid)
-            told["promise"] = promise_told(promise, None if work is None else work.promise)
+            told["promise"] = promise_of(spec, works.get(spec.uid))
         return _table_of(asked.request, [{"fact": k, "value": v} for k, v in told.items()], name)
 
     # -- calls -----------------------------------------------------------------------------------------------
