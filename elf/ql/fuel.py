@@ -38,6 +38,8 @@ CHARS_A_PART: Final = 16
 """What a part comes to in an engine's SQL."""
 BYTES_A_PART: Final = 4_096
 """Of a joined table, opened."""
+KEYS_MAX: Final = 256
+"""Values of a column by which rows of a table are looked up; with more, all of them are read."""
 
 _left: ContextVar[list[int] | None] = ContextVar("fuel", default=None)
 
@@ -66,7 +68,3 @@ def burn(parts: int) -> None:
             f"the query is too large: its plan takes more than {FUEL:,} steps; use fewer or shorter "
             "expressions, smaller tables, and fewer subqueries in one another"
         )
-
-
-KEYS_MAX: Final = 256
-"""Values of a column by which rows of a table are looked up; with more, all of them are read."""
