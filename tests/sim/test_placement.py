@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from itertools import combinations, permutations
 
@@ -9,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from elf.errors import UserError
 from lab.graphs.placement import Part, appended, equal, greedy, joined, left, matched, moved, who_leaves
 
 VERTICES = 60 * 7 * 11
@@ -72,6 +74,12 @@ def test_a_matching_moves_no_more_than_others_and_all_vertices_have_a_server(
     assert all(is_whole(parts, vertices) and not parts.keys() & set(leave) for parts in found)
     costs = [moved(before, parts) for parts in found]
     assert costs[0] == min(costs)
+
+
+def test_the_best_matching_is_refused_without_scipy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "scipy.optimize", None)
+    with pytest.raises(UserError, match=r"needs scipy: install elf-stream\[graphs\]"):
+        matched(servers(2, 10), ["s3"])
 
 
 @pytest.mark.parametrize("times", [2, 3, 4])
