@@ -18,6 +18,7 @@ from agents.answering.fleet import Fleet
 from agents.answering.masters import Masters
 from agents.answering.promising import Promising
 from agents.answering.sharing import Instead, Sharing
+from agents.formats import nginx
 from elf.errors import ColumnError, UserError
 from elf.job.catalog.log import CatalogLog
 from elf.job.catalog.members import FOREVER_US
@@ -293,11 +294,11 @@ def _looked_at(
 
 
 def _with_way_out(error: ColumnError, views: Mapping[str, StreamSeen], *, finite: bool) -> UserError:
-    """What is wrong with a column, and where a person declares it, if its streams let them. ``finite``: in
-    ``elf run``."""
+    """What is wrong with a column, and where a person declares it, if its streams let them, or what they call
+    it. ``finite``: in ``elf run``."""
     able = [stream for stream, view in views.items() if error.type or is_open(view.format)]
     if not able:
-        return error
+        return error if error.text.endswith("?") else error.with_way_out(_called(error.name, views))
     kind = error.type or "TYPE"
     where = (
         f"--column {shlex.quote(f'{error.name}={kind}')}"
@@ -305,3 +306,11 @@ def _with_way_out(error: ColumnError, views: Mapping[str, StreamSeen], *, finite
         else f"columns: {{{error.name}: {kind}}} of stream {able[0]} in the agents' settings"
     )
     return error.with_way_out(f"{'or' if error.type else 'if no sample shows it,'} declare it: {where}")
+
+
+def _called(name: str, views: Mapping[str, StreamSeen]) -> str:
+    """What streams have for a variable of nginx's, or where their columns are shown."""
+    column, _ = nginx.NAMES.get(name.lower(), ("", ""))
+    if any(column == one.name for view in views.values() for one in view.schema.columns):
+        return f"nginx's ${name.lower()} is {column}"
+    return "; ".join(f"DESCRIBE {stream} shows its columns" for stream in views)

@@ -104,6 +104,12 @@ def test_access_logs_have_the_columns_that_they_have(capsys: pytest.CaptureFixtu
     said = refused(capsys, SAMPLE, "SELECT COUNT(sc_stat) FROM log")
     assert said == 'elf: unknown column "sc_stat"; did you mean "sc_status"? (line 1, column 14)'
     assert "--column" not in refused(capsys, SAMPLE, "SELECT a FROM (SELECT COUNT(*) AS n FROM log)")
+    for name, way in (
+        ("remote_addr", "nginx's $remote_addr is c_ip"),
+        ("url", "DESCRIBE input shows its columns"),
+    ):
+        said = refused(capsys, SAMPLE, f"SELECT COUNT({name}) FROM log")
+        assert said == f'elf: unknown column "{name}"; {way} (line 1, column 14)'
 
 
 def test_names_that_differ_by_case_are_said_once(mixed: Path, capsys: pytest.CaptureFixture[str]) -> None:
