@@ -149,7 +149,11 @@ class Tables:
             (answer,) = yield [ToAddress(at, asked)]
             error = answer.error
             if not error:
-                return self._taken(spec, _rows_of(answer))
+                found = _rows_of(answer)
+                if found.number >= self._least(spec):
+                    return self._taken(spec, found)
+                error = BEHIND  # somebody has asked meanwhile, and was told of more
+                continue
             if error == SILENT or error.startswith("its key"):
                 break
             if not near and tried < TRIES - 1:
@@ -174,7 +178,7 @@ class Tables:
             of=spec.option("of"),
             equals=equals,
             after=after,
-            least=max(self._seen.get(uid, 0) for uid in (spec.uid, spec.option("of"))),
+            least=self._least(spec),
             anywhere=anywhere,
             rows=rows,
         )
@@ -199,6 +203,10 @@ class Tables:
         """Why a table has not begun, where that can be seen."""
         found = begun(spec, job.plan)
         return found if isinstance(found, str) else ""
+
+    def _least(self, spec: OutputSpec) -> int:
+        """The number of what was told of a table, or of the one whose place it takes."""
+        return max(self._seen.get(uid, 0) for uid in (spec.uid, spec.option("of")))
 
     def _taken(self, spec: OutputSpec, rows: TableRows) -> TableRows:
         self._seen[spec.uid] = max(self._seen.pop(spec.uid, 0), rows.number)

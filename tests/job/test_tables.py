@@ -5,15 +5,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import msgspec
 import pytest
 
-from agents.answering.asks import ANSWER_MS
+from agents.answering.asks import ANSWER_MS, ToAddress
 from elf.batch import decode
 from elf.fields import replace
 from elf.job.output import OutputSpec
 from elf.job.spec import JobSpec
-from elf.job.tables import why_unfit
+from elf.job.tables import ReadTable, TableRows, why_unfit
 from elf.ql.planner import plan_text
+from elf.wire.base import Answer
 from elf.wire.clients import Failed, Reply
 from lab.chaos.engine import plan
 from lab.chaos.world import World
@@ -41,6 +43,37 @@ def last_rows(world: World, spec: JobSpec, since: int) -> Mapping[str, tuple[int
             if end >= found.get(one["k0"], (0, 0))[0]:
                 found[one["k0"]] = end, one["s0"]
     return found
+
+
+def test_an_answer_that_another_one_has_overtaken_is_asked_for_again() -> None:
+    world = World(301, 3, checking=False)
+    spec, _ = begun(world, 6_000, rate_ms=500, query=QUERY)
+    world.run(3_000)
+    said(world, 2, CREATE)
+    world.run(2_000)
+    node = world.agents[2].node
+    (table,) = node.log.outputs()
+    tables = node.clients.statements._tables
+    early, late = tables._read(table), tables._read(table)
+    (asked,), _ = next(early), next(late)
+    assert isinstance(asked, ToAddress)
+    assert isinstance(asked.request, ReadTable)
+    there = leader(world, spec).store.tables.read(asked.request)
+    assert isinstance(there, TableRows)
+
+    def up_to(number: int) -> list[Answer]:
+        return [Answer(id=0, body=msgspec.msgpack.encode(replace(there, number=number)))]
+
+    more = there.number + 4
+    with pytest.raises(StopIteration):
+        late.send(up_to(more))
+    (again,) = early.send(up_to(more - 3))
+    assert isinstance(again, ToAddress)
+    assert isinstance(again.request, ReadTable)
+    assert again.request.least == more
+    with pytest.raises(StopIteration) as done:
+        early.send(up_to(more))
+    assert done.value.value.number == more
 
 
 def test_a_key_is_found_through_any_agent_whoever_leads() -> None:
