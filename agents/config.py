@@ -16,6 +16,7 @@ from typing import Final
 
 import msgspec
 
+from agents.linekinds import expression, log_format, time_zone
 from agents.masks import HOWS
 from agents.settings.declare import OF_JOBS, example, named, required, section, setting, values_of
 from agents.settings.kinds import (
@@ -33,7 +34,6 @@ from agents.settings.kinds import (
     table,
     whole,
 )
-from agents.settings.lines import expression, log_format, time_zone
 from agents.settings.links import between
 from elf.fields import Labels
 from elf.planning.budgets import Budget, Budgets

@@ -1,4 +1,4 @@
-"""Kinds of values that say what lines mean.
+"""Kinds of values of settings that say what lines mean (``agents.settings.kinds``).
 
 Arrow is imported when such a value is read, since who starts agents reads none.
 """
