@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 import overlay as ring
 from agents.codec import Message
-from agents.committing.making import Functions, Making
+from agents.committing.making import Functions
 from agents.disk.programstore import checkpoints
 from agents.disk.store import StoreError
 from agents.loop import Loop
@@ -41,7 +41,7 @@ from lab.chaos.files import FileLog
 from lab.chaos.filetask import FileTask
 from lab.chaos.outside import TARGET
 from lab.chaos.past import SLICE_ROWS
-from lab.chaos.ports import PyFunctions, SimClock, SimTasks, SimWork
+from lab.chaos.ports import PyFunctions, SimClock, SimMaking, SimTasks, SimWork
 from lab.chaos.programs import InlineJobs
 from lab.chaos.task import Log, SimArchive, SimTask
 from overlay import raft
@@ -116,7 +116,7 @@ class SimAgent:
         self.stops = 0
         self._held: list[Callable[[], None]] = []
         """What it does when it goes on."""
-        self.making: Making | None = None
+        self.making: SimMaking | None = None
 
     def new_store(self) -> SimStore:
         return SimStore(self.world.ledger, self.index)
@@ -163,7 +163,7 @@ class SimAgent:
         workers = {stream: task.worker for stream, task in self.tasks.items()}
         restored = restore(self.store, workers, checkpoints(self.store))
         self.node = self._node(me, rng, restored)
-        self.making = Making(me, self.store, self.functions, self, lambda: 1_000 * self.now_ms)
+        self.making = SimMaking(me, self.store, self.functions, self, lambda: 1_000 * self.now_ms)
         ports = Ports(
             self.clock,
             self.work,

@@ -140,9 +140,9 @@ def test_a_reduce_function_changes_panes_and_their_revisions_and_fails_in_a_stor
     assert spec.plan.fragment.reduce is None
 
 
-@pytest.mark.parametrize("seed", [6, 7])  # of the second agents read files, and lines are lost
+@pytest.mark.parametrize("seed", [2, 7])  # of the second agents read files, and lines are lost
 def test_a_seed_has_one_history_in_all_processes(seed: int) -> None:
-    """Whatever the salt of hashes is, and the inodes of files."""
+    """Whatever the salt of hashes is, the inodes of files, and how fast the machine."""
     verdict = play(drawn(seed, NODES))
     command = ["sim", "chaos", "--seeds", "1", "--first-seed", str(seed), "--nodes", str(NODES), "--json"]
     ran = subprocess.run(
