@@ -1,5 +1,6 @@
 """What is best for a fleet, as pure functions of what was measured: a planner gets loads or rates, and
-returns a decision with its reasons. Nothing here acts, remembers or reads a clock.
+returns a decision with its reasons. Nothing here acts or reads a clock. Nothing remembers but ``budgets`` and
+``overload``, of one agent, what their last looks have seen.
 
 | module | asks | after |
 |---|---|---|
@@ -11,6 +12,8 @@ returns a decision with its reasons. Nothing here acts, remembers or reads a clo
 | ``costs`` | what a job would cost an agent, told from flows that run there | – |
 | ``budgets`` | at which weights flows are mapped so that jobs, people and agents keep their budgets | – |
 | ``overload`` | which flows have rows left out so that windows are in time | SCALLA, 4 |
+| ``budgets`` | which flows have rows left out so that jobs take no more than they may | – |
+| ``costs`` | what a job would cost an agent | – |
 | ``deadlines`` | which tasks are done in time, and which are left out | SCALLA, 4.1 and 4.2 |
 | ``phases`` | where the latency of windows is, and what would help | SCALLA, 3.2 |
 | ``pacing`` | whether it is time to change anything, and which units may change | – |
