@@ -168,6 +168,8 @@ def test_validate_finds_logs_that_may_not_be_read(tmp_path: Path) -> None:
             (folder / name).mkdir()
             (folder / name / "a.log").write_text(ACCESS)
         (folder / "open" / "b.log").write_text(ACCESS)
+        (folder / "open").chmod(0o755)  # whatever the umask says
+        (folder / "open" / "a.log").chmod(0o644)
         (folder / "open" / "b.log").chmod(0)
         (folder / "closed").chmod(0)
         text = f"""
