@@ -147,7 +147,8 @@ async def answer(client: Client, statement: str, out: Printer, windows: int | No
                 if found.data is not None and found.table is None and out.data(found.data):
                     continue
                 if found.text:
-                    say(found.text, sys.stderr if watching or found.table is not None else sys.stdout)
+                    beside = watching or found.table is not None or out.rows_only
+                    say(found.text, sys.stderr if beside else sys.stdout)
     except asyncio.CancelledError:
         # Ctrl-C is how a SELECT ends. asyncio.run has cancelled us once and will not do so again.
         task = asyncio.current_task()

@@ -65,6 +65,9 @@ Output = Literal["table", "json", "csv", "csv-raw"]
 class Printer(Protocol):
     """Writes results in one of the three forms."""
 
+    rows_only: bool
+    """Whether a program reads what is written, so that texts go to standard error."""
+
     def windows(self, windows: Iterable[Window]) -> None:
         """The rows of each window; what it covers if it is not whole; its status if that was asked for."""
 
@@ -172,6 +175,8 @@ def blocks_of(windows: Iterable[Window]) -> Iterator[Block]:
 class JsonPrinter:
     """One JSON object a row."""
 
+    rows_only = True
+
     def __init__(self, out: TextIO, status: bool, summed: Collection[str] = frozenset()) -> None:
         self._out = out
         self._status = status
@@ -215,6 +220,8 @@ class CsvPrinter:
     """RFC 4180 with LF; a header before the first row, or at the end if there is none, and again when the
     columns change. NULL is nothing, and an empty text is ``""``, as in PostgreSQL and DuckDB. Not ``raw``, it
     does no harm in a spreadsheet or a terminal."""
+
+    rows_only = True
 
     def __init__(
         self, out: TextIO, status: bool, summed: Collection[str] = frozenset(), *, raw: bool = False
@@ -284,6 +291,8 @@ class TablePrinter:
     """A table a window under a line that says which; as wide as it needs to be when nobody looks at it in a
     terminal.
     """
+
+    rows_only = False
 
     def __init__(self, out: TextIO, status: bool) -> None:
         self._out = out

@@ -359,7 +359,7 @@ def tell(reply: Reply, out: Printer) -> None:
         if reply.text:
             say(f"elf: {reply.text}")
     elif not (reply.body and out.data(msgspec.json.decode(reply.body, type=dict[str, object]))):
-        say(reply.text, sys.stdout)
+        say(reply.text, sys.stderr if out.rows_only else sys.stdout)
 
 
 def show(result: WindowResult, out: Printer) -> None:

@@ -242,7 +242,7 @@ def answers(message: Message) -> Iterable[Message]:
         }
         body = json.dumps({"job": message.argument, "master": "h:1", "flows": [flow]})
         yield Reply(request=message.request, body=body.encode())
-    elif isinstance(message, Execute) and message.sql == "SHOW MEMBERS":
+    elif isinstance(message, Execute) and message.sql.strip(" ;") == "SHOW MEMBERS":
         members = pa.table({"agent": ["a", "b"], "address": ["h:1", "h:2"]})
         yield Reply(request=message.request, payload=encode(members))
     elif isinstance(message, Execute) and "SUBSCRIBE" in message.sql:
@@ -277,6 +277,14 @@ async def test_a_subscription_ends_after_its_windows() -> None:
         PARTLY,
         PARTLY.replace("00:05", "00:10").replace("00:00.", "00:05.", 1),
     ]
+
+
+async def test_a_program_reads_nothing_but_rows() -> None:
+    asked = ("sql", "-e", "SHOW JOBS; SHOW MEMBERS", "--output", "json")
+    async with fake_agent(answers) as agent:
+        done = await elf_beside(*asked, "--connect", agent.address)
+    assert [json.loads(line)["agent"] for line in done.stdout.splitlines()] == ["a", "b"]
+    assert (done.returncode, done.stderr) == (0, "did: SHOW JOBS;\n")
 
 
 async def test_a_statement_needs_no_option() -> None:
