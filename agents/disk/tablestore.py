@@ -277,7 +277,7 @@ def _succeed(con: sqlite3.Connection, kept: TableKept, old: _Table) -> None:
 
 
 def _copy(con: sqlite3.Connection, table: _Table, most: int) -> None:
-    """A round. What windows have put in meanwhile is newer, and stays."""
+    """A round: the next groups have what the other table has for them."""
     rows: list[_Row] = []
     if (old := _find(con, table.kept.of)) is not None:
         sql = f"{_READ} AND id > ? ORDER BY id LIMIT ?"
@@ -320,6 +320,8 @@ def _take(con: sqlite3.Connection, table: _Table, row: WindowCommit, number: int
             unfit = rows.num_rows
     except (PeerError, *WRONG):  # all members have it, and go on
         gone, new, unfit = [], [], 1
+    if not table.whole:  # the others come with the rounds, as the table whose place it takes has them by then
+        new = [one for one in new if one[0] <= table.behind]
     # What windows had first: one that is a part of another one by now must not stand in its way.
     for start, end in gone:
         _delete(con, table, '"end" = ? AND start = ? AND number < ?', (end, start, number))

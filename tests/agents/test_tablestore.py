@@ -262,6 +262,20 @@ def test_a_table_takes_the_place_of_another_one_in_rounds_while_windows_go_in(se
     assert told(one, PAGES) == told(again, KEPT)
 
 
+def test_a_row_that_the_old_table_never_had_is_not_in_the_new_one(store: Store) -> None:
+    """An older window is revised, and has a row of a group that has not come to the new table; then the later
+    row of that group is revised away."""
+    store.tables.round_rows = 1
+    put(store, commit(10, [("a", "/", 1)]), commit(20, [("b", "/", 2)]))
+    store.tables.begin(PAGES, None, 0)
+    store.tables.copy(TableRound(JOB, PAGES.table, 1))
+    put(store, commit(10, [("a", "/", 1), ("b", "/", 9)], revision=1))
+    put(store, commit(20, [("c", "/", 3)], revision=1))
+    for number in range(2, 5):
+        store.tables.copy(TableRound(JOB, PAGES.table, number))
+    assert told(store, PAGES)[0] == told(store, KEPT)[0] == [("a", "/", 1), ("c", "/", 3)]
+
+
 def test_rows_of_long_ago_leave_and_those_that_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
     store = Store(":memory:")
     store.tables.begin(TableKept(JOB, TABLE, ("ip", "page"), ("ip",), 60 * SECOND), None, 0)
