@@ -15,7 +15,7 @@ from elf.job.sampling import why_plan_whole
 from elf.job.spec import flow_uid
 from elf.job.work import BudgetWork
 from elf.planning.budgets import AGENT, BudgetKeeper, Budgets, FlowUse, Reader, holders
-from elf.planning.overload import FlowLoad, Overload
+from elf.planning.overload import FlowLoad, Lag, Overload
 
 PYTHON = "is in Python"
 Weight = tuple[int, str]
@@ -25,13 +25,13 @@ WHOLE: Weight = (1, "")
 
 class Lending:
     """``keeper`` decides for budgets; here is what it needs to know, and what becomes of it. ``lags``: how
-    far behind streams are, in ms, for promises. A flow has the higher weight of both."""
+    far behind streams are, for promises. A flow has the higher weight of both."""
 
     def __init__(self, context: Context, sender: Sender, budgets: Budgets) -> None:
         self._me, self._log = context.me.address, context.log
         self._sender = sender
         self.keeper = BudgetKeeper(budgets)
-        self.lags: dict[str, int] = {}
+        self.lags: dict[str, Lag] = {}
         self._overloads: dict[str, Overload] = {}
         self._spent: dict[str, dict[str, int]] = {}
         self._lent: dict[str, Weight] = {}
@@ -63,7 +63,7 @@ class Lending:
     def _promised(self, installed: Mapping[str, str], now_ms: int) -> None:
         """What is left out so that jobs keep what they promise: of all key ranges of a fragment alike, since
         the first one counts the rows of all."""
-        for stream, lag_ms in self.lags.items():
+        for stream, lag in self.lags.items():
             overload = self._overloads.setdefault(stream, Overload())
             if not overload.due(now_ms):
                 continue
@@ -76,7 +76,7 @@ class Lending:
                 took_us = max(0, spent[uid] - before.get(uid, spent[uid]))
                 load = FlowLoad(of, took_us / 1000, flows[uid][0])
                 loads[of] = load.with_another(loads[of]) if of in loads else load
-            weights = overload.look(list(loads.values()), lag_ms, now_ms)
+            weights = overload.look(list(loads.values()), lag, now_ms)
             self._late[stream] = {
                 uid: (weights[of], flows[uid][1]) for uid, of in united.items() if of in weights
             }

@@ -90,6 +90,7 @@ from elf.job.program.outgoing import ToApp
 from elf.job.program.port import ProgramEffect, ProgramEvent
 from elf.job.program.programs import Programs
 from elf.job.replicas import ReplicaEffect, ReplicaEvent
+from elf.planning.overload import Lag
 from elf.security.principals import Principal
 from elf.wire.base import Answer, Message, Request
 from elf.wire.clients import Call, Cancel, Execute, Failed, KeepAlive, WindowResult
@@ -302,7 +303,7 @@ class Node:
                 self.lending.keeper.waited(event.lag_ms, now_ms)
                 return []
             case Lagging():
-                self.lending.lags[event.stream] = event.lag_ms
+                self.lending.lags[event.stream] = Lag(event.lag_ms, event.cpu_ms, now_ms)
                 return []
             case Offloaded():
                 return list(self.clients.offloaded(event, now_ms))

@@ -633,7 +633,7 @@ class Feeding:
         lag_ms = lag_ms if lag_ms >= LAG_MS else 0
         if lag_ms != stream.lag_ms and (not lag_ms or now_ms - stream.lag_told_ms >= LAG_TOLD_EVERY_MS):
             stream.lag_ms, stream.lag_told_ms = lag_ms, now_ms
-            self._tell(was.Lagging(stream.task.facts.stream, lag_ms))
+            self._tell(was.Lagging(stream.task.facts.stream, lag_ms, round(1000 * time.process_time())))
 
     def _tell_problems(self, stream: _Stream) -> None:
         """Name files that cannot be read, once each."""

@@ -11,8 +11,10 @@ What may be left out are rows of flows whose readers all promise something (``WI
        └──────── there is room for more, for ``CALM`` looks ◀──────┘
 
 While a stream is behind all its time is taken, so what a second of its lines takes is known: of each flow,
-and of what all have in common. Later the flows tell how many lines come. Nothing is left out in vain: not
-where a stream catches up by itself, nor where even the highest weights would not keep it in time.
+and of what all have in common. Flows tell CPU. Where others are at work on the machine, so that the agent's
+process gets less than a core, everything takes longer by as much (``stretch``). Later the flows tell how many
+lines come. Nothing is left out in vain: not where a stream catches up by itself, nor where even the highest
+weights would not keep it in time.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from typing import Final
 
 import msgspec
 
+from elf.fields import replace
 from elf.planning.budgets import WEIGHT_MAX
 
 LOOK_MS: Final = 2_000
@@ -34,8 +37,19 @@ STAYS: Final = 0.95
 ROOM: Final = 0.85
 """Of its time that it may take with more rows."""
 CALM: Final = 3
+FORGETS: Final = 0.99
+"""By a look."""
 SETTLES: Final = 2
 """After so many looks what flows take is all taken at their weights: chunks were waiting."""
+
+
+class Lag(msgspec.Struct, frozen=True):
+    """How far behind a stream is, what the agent's process had got of the cores by then (0: nobody knows),
+    and when that was."""
+
+    lag_ms: float
+    cpu_ms: float = 0
+    at_ms: int = 0
 
 
 class FlowLoad(msgspec.Struct, frozen=True):
@@ -70,13 +84,24 @@ def fitted(shared: float, whole: Mapping[str, float], until: float) -> dict[str,
     return found
 
 
+def stretch(before: Lag, lag: Lag, known: float) -> float:
+    """How long a second of CPU takes, by what the process has got while the stream was behind; what is
+    ``known`` of that is forgotten slowly when it is not."""
+    if not before.lag_ms or not lag.lag_ms:
+        return max(1.0, FORGETS * known)
+    got_ms, took_ms = lag.cpu_ms - before.cpu_ms, lag.at_ms - before.at_ms
+    return max(1.0, took_ms / got_ms) if got_ms > 0 and took_ms > 0 else known
+
+
 class Overload:
     """Of one stream of an agent. ``weights``: of flows whose rows are left out."""
 
     def __init__(self) -> None:
         self.weights: dict[str, int] = {}
         self._looked_ms: int | None = None
-        self._lag_ms = 0.0
+        self._lag = Lag(0.0)
+        self._stretch = 1.0
+        """How long a second of CPU takes."""
         self._shared = 0.0
         """What is not sampled, of a second of lines (ms), when it was behind."""
         self._whole: dict[str, float] = {}
@@ -88,11 +113,14 @@ class Overload:
     def due(self, now_ms: int) -> bool:
         return self._looked_ms is None or now_ms - self._looked_ms >= LOOK_MS
 
-    def look(self, flows: Sequence[FlowLoad], lag_ms: float, now_ms: int) -> dict[str, int]:
+    def look(self, flows: Sequence[FlowLoad], lag: Lag, now_ms: int) -> dict[str, int]:
         """What flows have taken since the last look, and how far behind the stream is. The weights of those
         whose rows are left out from now on."""
         looked_ms, self._looked_ms = self._looked_ms, now_ms
-        grew_ms, self._lag_ms = lag_ms - self._lag_ms, lag_ms
+        self._stretch = stretch(self._lag, lag, self._stretch)
+        lag_ms = lag.lag_ms
+        grew_ms, self._lag = lag_ms - self._lag.lag_ms, lag
+        flows = [replace(flow, cpu_ms=self._stretch * flow.cpu_ms) for flow in flows]
         able = [flow for flow in flows if flow.within_ms is not None]
         uids = {flow.uid for flow in able}
         self.weights = {uid: weight for uid, weight in self.weights.items() if uid in uids}

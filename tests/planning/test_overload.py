@@ -8,7 +8,7 @@ from itertools import product
 import pytest
 
 from elf.planning.budgets import WEIGHT_MAX
-from elf.planning.overload import LOOK_MS, FlowLoad, Overload, fitted
+from elf.planning.overload import LOOK_MS, FlowLoad, Lag, Overload, fitted
 
 
 class Stream:
@@ -19,6 +19,8 @@ class Stream:
         self.shared, self.costs = shared, costs
         self.overload, self.lag_ms, self.now_ms = Overload(), 0.0, 0
         self.times = 1.0
+        self.core, self.cpu_ms = 1.0, 0.0
+        """How much of a core the process gets, and has got."""
 
     def run(self, secs: int) -> list[float]:
         """Lags, one a look."""
@@ -26,7 +28,8 @@ class Stream:
         for _ in range(secs * 1000 // LOOK_MS):
             held = self.overload.weights
             a_second = self.shared + sum(ms / held.get(uid, 1) for uid, (ms, _) in self.costs.items())
-            a_second *= self.times
+            a_second *= self.times / self.core
+            self.cpu_ms += LOOK_MS * self.core
             lines_s = min(LOOK_MS / 1000 + self.lag_ms / 1000, LOOK_MS / a_second)
             self.lag_ms += LOOK_MS - 1000 * lines_s
             self.lag_ms = max(0.0, self.lag_ms)
@@ -35,7 +38,7 @@ class Stream:
                 FlowLoad(uid, lines_s * self.times * ms / held.get(uid, 1), within)
                 for uid, (ms, within) in self.costs.items()
             ]
-            self.overload.look(flows, self.lag_ms, self.now_ms)
+            self.overload.look(flows, Lag(self.lag_ms, self.cpu_ms, self.now_ms), self.now_ms)
             found.append(self.lag_ms)
         return found
 
@@ -87,7 +90,8 @@ def test_what_catches_up_by_itself_loses_no_more() -> None:
     """A burst: the agent is behind, and gets nearer."""
     stream = Stream(200.0, {"a": (100.0, 500.0)})
     stream.run(10)
-    stream.lag_ms = stream.overload._lag_ms = 8_000.0
+    stream.lag_ms = 8_000.0
+    stream.overload._lag = Lag(8_000.0)
     stream.run(20)
     assert not stream.overload.weights
     assert stream.lag_ms == 0.0
@@ -126,13 +130,26 @@ def test_as_many_rows_are_kept_as_can_be() -> None:
 def test_nothing_is_decided_by_the_first_look() -> None:
     overload = Overload()
     assert overload.due(0)
-    assert overload.look([FlowLoad("a", 900.0, 100.0)], 5_000.0, 0) == {}
+    assert overload.look([FlowLoad("a", 900.0, 100.0)], Lag(5_000.0), 0) == {}
     assert not overload.due(LOOK_MS - 1)
-    assert overload.look([FlowLoad("a", 1_990.0, 100.0)], 7_000.0, LOOK_MS)["a"] > 1
+    assert overload.look([FlowLoad("a", 1_990.0, 100.0)], Lag(7_000.0), LOOK_MS)["a"] > 1
 
 
 def test_no_row_is_left_out_in_vain() -> None:
     """What all flows have in common takes more than there is."""
     stream = Stream(1_200.0, {"a": (300.0, 500.0)})
     stream.run(60)
+    assert not stream.overload.weights
+
+
+def test_where_others_are_at_work_all_takes_longer_by_as_much() -> None:
+    """The agent gets two fifths of a core: what it takes by itself is not what it waits."""
+    stream = Stream(100.0, {"dear": (500.0, 500.0), "cheap": (100.0, 500.0)})
+    stream.core = 0.4
+    lags = stream.run(60)
+    assert lags[-1] == 0.0
+    held = stream.overload.weights
+    assert (100 + 500 / held["dear"] + 100 / held.get("cheap", 1)) / 0.4 <= 1_000
+    stream.core = 1.0
+    stream.run(600)
     assert not stream.overload.weights
