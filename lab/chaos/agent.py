@@ -109,6 +109,9 @@ class SimAgent:
         """Its work and messages are delayed by up to this."""
         self.stuck = False
         """Its stream tasks do nothing."""
+        self.busy_ms = 0
+        """What each piece of work of its stream tasks takes of their time; it is made up."""
+        self._spent_us = 0
         self.slow_disk_ms = 0
         """A write is delayed by up to this."""
         self.stopped = False
@@ -133,6 +136,11 @@ class SimAgent:
     def now_ms(self) -> int:
         """What its clock shows."""
         return self.world.now + self.clock_ms
+
+    def spent_us(self) -> int:
+        """The time that its stream tasks have taken, as they ask for it before and after a piece of work."""
+        self._spent_us += 1000 * self.busy_ms
+        return self._spent_us
 
     # -- life ------------------------------------------------------------------------------------------------
 

@@ -238,6 +238,16 @@ class Ledger:
             text = f"a{agent}'s pane {pane} of {short(flow)} says that {told} rows were left out at {weights}"
             self.found(WRONG, f"{text}; they are {rows.left_out} at {rows.weights}")
 
+    def weighs(self, agent: int, weight: int, whose: str, readers: Sequence[JobSpec]) -> None:
+        """Rows of a flow are about to be left out. For a promise they are where all readers have agreed to
+        it, one of whom it is of (protocol 3.11)."""
+        if weight == 1 or not whose.startswith("the promise"):
+            return
+        others = [spec.name for spec in readers if spec.plan.promise is None]
+        if others or all(whose != f"the promise of job {spec.creator}/{spec.name}" for spec in readers):
+            names = ", ".join(others or (spec.name for spec in readers))
+            self.found(WRONG, f"a{agent} leaves out rows of {names} for {whose}")
+
     def means(self, work: CommitWindows) -> None:
         """A master is about to make windows of what it names."""
         self._meant[work.spec.uid, work.spec.version, panes_used(work.coverage)] = work

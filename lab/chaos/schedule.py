@@ -39,6 +39,10 @@ PASTS_SHARE = 0.3
 """The share of schedules in which jobs begin in the past, and retention eats archives."""
 BUDGETS_SHARE = 0.4
 """The share of schedules in which agents leave rows out over budgets."""
+PROMISES_SHARE = 0.4
+"""The share of schedules without files in which jobs say WITHIN, and agents get more than they can map."""
+PROMISED_SHARE = 0.8
+"""The share of their jobs, after the first one, that do."""
 OUTPUTS_SHARE = 0.3
 """The share of schedules in which windows go out of the fleet."""
 TABLES_SHARE = 0.3
@@ -115,6 +119,7 @@ SAID = {
     "resume": "job {amount} is resumed",
     "rollback": "job {amount} goes back to version 1",
     "budget": "of {amount} rows of {who} one counts",
+    "overload": "{who} gets more than it can map (a piece of work takes {amount} ms)",
     "waited": "reading of {who} has waited for its budget",
     "output": "windows of job {amount} are wanted outside, through {who}",
     "table": "windows of job {amount} go to a table, made through {who}",
@@ -173,6 +178,8 @@ class Schedule:
     """The logs of each agent, in each of its streams; none: its rows come without files."""
     pasts: tuple[tuple[int, int], ...] = ()
     """Jobs that begin in the past (SINCE): number, and how many ms before they are asked for."""
+    promised: tuple[int, ...] = ()
+    """Jobs with WITHIN."""
     eager: bool = False
     """Copies are eager: of open panes too."""
     owned: tuple[int, ...] = ()
@@ -260,9 +267,10 @@ def drawn(seed: int, nodes: int, *, in_regions: bool = False) -> Schedule:
     faults = (*faults, *_gone(seed, nodes, first), *broken, *asked, *reduced, *rotated, *out, *begun_late)
     faults = (*faults, *_moves(seed, nodes, first, begun), *_scales(seed, nodes, first, begun))
     program, ended = _program(seed, nodes, first, faults, stays=not files)
+    promised, overloads = _promises(seed, nodes, first, len(jobs) + len(more), stays=not files)
     regions, borders = _regions(seed, nodes, first, in_regions=in_regions)
     jobs = _merged(seed, nodes, jobs, together) if regions else jobs
-    faults = (*faults, *ended, *borders)
+    faults = (*faults, *ended, *overloads, *borders)
     return Schedule(
         seed,
         nodes,
@@ -283,6 +291,7 @@ def drawn(seed: int, nodes: int, *, in_regions: bool = False) -> Schedule:
         files=files,
         at_once=random.Random(f"turns {seed} {nodes}").choice([1, 2, AT_ONCE]),
         pasts=pasts,
+        promised=promised,
         eager=random.Random(f"eager {seed} {nodes}").random() < EAGER_SHARE,
         listed=random.Random(f"listed {seed} {nodes}").random() < LISTED_SHARE,
         program=program,
@@ -432,6 +441,24 @@ def _budgets(seed: int, nodes: int, first: int) -> tuple[Fault, ...]:
         if rng.random() < 0.5:
             found.append(Fault("waited", at, who))
     return tuple(found)
+
+
+def _promises(
+    seed: int, nodes: int, first: int, jobs: int, *, stays: bool
+) -> tuple[tuple[int, ...], tuple[Fault, ...]]:
+    """Perhaps jobs say WITHIN, and agents get more than they can map and die meanwhile. Drawn apart."""
+    rng = random.Random(f"promises {seed} {nodes}")
+    if not stays or rng.random() >= PROMISES_SHARE:
+        return (), ()
+    promised = tuple(number for number in range(jobs) if not number or rng.random() < PROMISED_SHARE)
+    found = []
+    for _ in range(rng.choice([1, 2, 3])):
+        who, at = (rng.randrange(first),), rng.randrange(STORM_MS - 6_000)
+        lasts_ms = rng.randrange(3_000, 10_000)
+        found.append(Fault("overload", at, who, lasts_ms, rng.choice([200, 500, 1_000])))
+        if rng.random() < 0.5:
+            found.append(Fault("crash", at + rng.randrange(lasts_ms), who, rng.choice([100, 300, 1_500])))
+    return promised, tuple(found)
 
 
 def _outputs(seed: int, nodes: int, first: int, begun: int) -> tuple[Fault, ...]:

@@ -26,6 +26,7 @@ from elf.job.tables import is_table
 from elf.job.worker.stream import WorkerSettings
 from elf.ql.alert import Alert
 from elf.ql.plan import Plan, Top, with_first
+from elf.ql.promises import Promise
 from elf.wire.base import Request
 from elf.wire.clients import Call, Execute, WindowResult
 from elf.wire.heard import Heard
@@ -38,6 +39,7 @@ from lab.chaos.files import FileLog
 from lab.chaos.judge import Judge
 from lab.chaos.ledger import BROKEN, Finding, Ledger, WindowsName, name_of_result
 from lab.chaos.outside import TARGET
+from lab.chaos.overload import overload, relieve
 from lab.chaos.placing import decide, scaled
 from lab.chaos.reference import BANG, BOOM, DROPPING, SEVERAL, reducing
 from lab.chaos.schedule import BUYS, READERS, UNITS, Fault, Schedule
@@ -50,6 +52,7 @@ QUIET_MS = 120_000
 """All must be well again at most so long after the storm: a job that waits ``WAIT_US`` for a dead agent in
 each pane of its past, and may retain one pane, takes most of it."""
 LOOK_MS = 2_000
+PROMISE = Promise(500_000, 99.0, best_effort=True)
 WAIT_US = 6 * SECOND
 """How long a job waits for stragglers."""
 LATENESS_US = 2 * SECOND
@@ -335,6 +338,7 @@ class Story:
         query = replace(query_of(kind), reads=reads)
         query = owning(query) if number in self.schedule.owned else query
         query = mirrored(query) if number in self.schedule.mirrored else query
+        query = self._promising(number, query)
         back_ms = dict(self.schedule.pasts).get(number)
         if back_ms is not None:
             query = since(query, 1_000 * (self.world.now - back_ms))
@@ -343,6 +347,10 @@ class Story:
     def _suited(self, query: Plan) -> Plan:
         """The query with a lateness that suits its rows: rows of files come later."""
         return tardy(query) if self.schedule.files else query
+
+    def _promising(self, number: int, query: Plan) -> Plan:
+        """The query with what the job promises."""
+        return replace(query, promise=PROMISE) if number in self.schedule.promised else query
 
     def _storm(self) -> None:
         world = self.world
@@ -447,6 +455,9 @@ class Story:
                 for task in agents[0].tasks.values() if agents[0].up else ():
                     one = (fault.amount, "the agent's cpu")
                     task.give(SetWeights(tuple((uid, *one) for uid in task.worker.flows())))
+            case "overload":
+                overload(agents[0], fault.amount)
+                over = partial(relieve, agents[0])
             case "waited":
                 for task in agents[0].tasks.values() if agents[0].up else ():
                     task.give(Waited("the agent's cpu", agents[0].now_ms))
@@ -556,12 +567,13 @@ class Story:
                 query = people.choice([united(4, 4), united(6, 6), united(2, 2), plan(3, 1), query])
             if size == slide and people.random() < 0.3:
                 query = staged(query, 4, 2)
+            anew = defined(self._suited(self._promising(number, query)))
             request = ReconfigureJob(
                 id=1,
                 origin=PEOPLE,
                 uid=spec.uid,
                 verb=fault.kind,  # type: ignore[arg-type]
-                definition=defined(self._suited(query)) if fault.kind == "alter" else None,
+                definition=anew if fault.kind == "alter" else None,
                 version=1,
                 immediately=people.random() < 0.3,
                 note=f"{fault.kind} …",

@@ -27,6 +27,7 @@ from elf.job.commands import (
     Idle,
     Install,
     Outcome,
+    SetWeights,
     TakeCheckpoint,
 )
 from elf.job.effects import Consult
@@ -105,7 +106,9 @@ class SimTask:
         self.checkpoint = msgspec.msgpack.decode(stored, type=StreamCheckpoint) if stored else None
         programs = given(checkpoints(agent.store))
         settings = agent.world.worker_settings
-        self.worker = StreamWorker(stream, settings, self.engine(), self.checkpoint, given=programs)
+        self.worker = StreamWorker(
+            stream, settings, self.engine(), self.checkpoint, cpu_us=agent.spent_us, given=programs
+        )
         live = [f for f in self.checkpoint.flows if f.past is None] if self.checkpoint else []
         applied = [dict(f.applied).get("log", 0) for f in live]
         ends = [s.end for s in self.checkpoint.sources] if self.checkpoint else []
@@ -132,6 +135,10 @@ class SimTask:
         return PyEngine()
 
     def give(self, command: Command | Slice) -> None:
+        agent, ledger = self._agent, self._agent.world.ledger
+        if isinstance(command, SetWeights) and ledger is not None:
+            for uid, weight, whose in command.weights:
+                ledger.weighs(agent.index, weight, whose, agent.node.log.readers(uid))
         self._waiting.append(command)
         if not self._busy:
             self._busy = True

@@ -345,7 +345,7 @@ class World:
         self.unheard.clear()
         self.armed.clear()
         for agent in self.agents:
-            agent.slow_ms = agent.slow_disk_ms = 0
+            agent.slow_ms = agent.slow_disk_ms = agent.busy_ms = 0
             agent.stuck = False
             agent.go_on()
             agent.store.fill(False)

@@ -71,6 +71,7 @@ PLANTS: dict[Plant, Storm] = {
     plants.checkpoints.forgets_the_weight_of_what_waits: storms.over_budget,
     plants.checkpoints.maps_what_waits_at_the_next_weight: storms.over_budget,
     plants.checkpoints.says_nothing_of_what_is_left_out: storms.over_budget,
+    plants.checkpoints.leaves_out_rows_of_who_has_not_agreed: storms.overloaded,
     plants.windows.saves_before_it_is_delivered: storms.outside,
     plants.windows.forgets_what_an_alert_remembers: storms.outside_late,
     plants.windows.lets_older_windows_win: storms.tabled_late,

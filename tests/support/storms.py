@@ -257,6 +257,17 @@ AGENTS: dict[Storm, int] = {
     spread_counting: 6,
 }
 
+
+def overloaded(rng: random.Random) -> list[Fault]:
+    """Agents get more than they can map, some jobs promise something, and agents die meanwhile."""
+    found = []
+    for who in range(NODES):
+        at = rng.randrange(1_500)
+        found.append(Fault("overload", at, (who,), 8_000, amount=500))
+        found.append(Fault("crash", at + 3_000 + rng.randrange(3_000), (who,), 300))
+    return found
+
+
 JOBS: dict[Storm, tuple[str, ...]] = {
     stragglers: ("leap", "wait"),
     spread: ("leap trees",),
@@ -270,6 +281,7 @@ JOBS: dict[Storm, tuple[str, ...]] = {
     begun_before: ("plain", "plain"),
     begun_before_and_killed: ("plain", "plain"),
     counting: ("plain",),
+    overloaded: ("plain", "plain", "where"),
     master_gone: ("plain",),
     spread_counting: ("plain",),
     bordered: ("six", "odd"),
@@ -308,12 +320,13 @@ def schedule(storm: Storm, seed: int) -> Schedule:
         joiners=0,
         group_members=1 if alone else 3,
         jobs=JOBS.get(storm, ("plain", "odd", "where")),
-        begun=3 if alone or storm is lossy else 2 if storm in TWO else 1,
+        begun=3 if alone or storm in (lossy, overloaded) else 2 if storm in TWO else 1,
         disorder_ms=1_500 if storm in (equal, reduced, ranged, tabled_late) else 300,
         faults=tuple(faults),
         rate_ms=RATES_MS.get(storm, 150),
         quota=9_000 if alone else 256 << 20,
         storm_ms=12_000 if storm in JOBS else 10_000,
+        promised=(0, 2) if storm is overloaded else (),
         eager=storm is gone_eagerly,
         pasts=((1, 5_000),) if storm in (begun_before, begun_before_and_killed) else (),
         files=((FILES[storm],) * LOGS,) * NODES if storm in FILES else (),
