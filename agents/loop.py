@@ -18,7 +18,7 @@ import overlay as ring
 from agents.codec import Message
 from agents.committing import panecommits, windowcommits
 from agents.committing.making import Making
-from agents.disk import groupstore, replicastore, tablestore
+from agents.disk import groupstore, replicastore, shardstore, tablestore
 from agents.disk.store import Store, StoreError
 from agents.node.groups import Persisted
 from agents.node.node import Node, NodeEffect, NodeEvent
@@ -31,6 +31,7 @@ from elf.job.program.port import ProgramEffect, ProgramSaved
 from elf.job.replicas import ReplicaEvent
 from elf.job.snapshots import SnapshotName
 from elf.job.stamps import InspectStamps
+from elf.job.tables import ReadShard
 from elf.security.principals import Principal
 from elf.wire import base
 from overlay import raft
@@ -312,8 +313,11 @@ def forget(store: Store, names: Sequence[SnapshotName]) -> None:
 
 
 def looked_up(effect: do.LookUp, store: Store) -> was.Consulted:
-    """Rows of a table that somebody has asked for."""
-    return was.Consulted(effect.request, *tablestore.answer(store.tables, effect.request))
+    """Rows of a table that somebody has asked for, or results for one of its shards."""
+    asked = effect.request
+    if isinstance(asked, ReadShard):
+        return was.Consulted(asked, *shardstore.answer(store, asked))
+    return was.Consulted(asked, *tablestore.answer(store.tables, asked))
 
 
 def fetched(effect: do.Fetch, store: Store) -> was.Fetched:

@@ -22,7 +22,7 @@ from elf.job.catalog.log import CatalogLog
 from elf.job.messages.log import AddOutput, DropJobEntry
 from elf.job.output import ALERTED, OUTPUTS_MAX, TABLE, OutputSpec, is_allowed, kind_of, output_app, why_not
 from elf.job.spec import JobSpec
-from elf.job.tables import TABLES_MAX, begun, is_table
+from elf.job.tables import TABLES_MAX, begun, is_table, shards_of
 from elf.job.work import AlertWork, InspectWork, OutputWork, WorkStatus
 from elf.ql.alert import Alert
 from elf.ql.definition import Read
@@ -103,6 +103,12 @@ class Outputs:
         spec = OutputSpec(name, job.creator, 0, job.uid, statement.target, statement.options)
         if isinstance(why := begun(spec, job.plan), str):
             raise UserError(f"table {name} of job {job.name}: {why}")
+        ranges = max(fragment.range[1] for fragment in job.plan.fragments)
+        if shards_of(spec) > ranges:
+            raise UserError(
+                f"table {name}: its shards are in the groups of the job's key ranges, and job {job.name} has "
+                f"{ranges}: ALTER JOB {job.name} with TREES {shards_of(spec)} first, or say fewer SHARDS"
+            )
 
     def _allowed(self, which: str, target: str) -> Generator[list[Ask], list[Answer], str]:
         """What to add where some agents do not let data out to a target. Raises ``UserError`` if none of

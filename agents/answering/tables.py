@@ -1,9 +1,9 @@
 """Procedures about tables of jobs (``agents.answering.asks``): CREATE and DROP TABLE are outputs'
 (``agents.answering.outputs``); here are SELECT over a table, SHOW TABLES and DESCRIBE.
 
-A table is read where its job's group is: at the leader, or, with AS OF ANY, at this agent if it is a member.
-This agent remembers how far each table was that it has read, and takes no answer from before that (protocol
-7.12): who asks it again never sees a key go back.
+A table is read where its job's group is: at the leader, or, with AS OF ANY, at this agent if it is a member;
+each of its shards where the group of that is. This agent remembers how far each table, or shard, was that it
+has read, and takes no answer from before that (protocol 7.13): who asks it again never sees a key go back.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from agents.answering.fleet import Fleet
 from agents.answering.masters import Masters
 from agents.answering.once import author_of
 from agents.answering.past import moment
+from agents.answering.shards import Part, merged, parts_of
 from elf.batch import decode, encode
 from elf.client.past import joined
 from elf.errors import UserError
@@ -38,8 +39,11 @@ from elf.job.tables import (
     ReadTable,
     TableRows,
     begun,
+    column_kinds,
     grouped_by,
+    is_shard,
     is_table,
+    shards_of,
     why_no_table,
 )
 from elf.wire.base import Answer
@@ -98,41 +102,47 @@ class Tables:
     def select(self, asked: Execute, statement: TableSelect) -> Procedure:
         spec = self.find(statement.name, asked.creator)
         found = yield from self._gathered(spec, statement.equals, anywhere=statement.anywhere)
-        last = found[-1]
+        last = merged(found, spec)
         rows = tuple(one.rows for one in found if one.rows)
         if not rows:
-            return _reply(asked, f"table {spec.name} has no rows yet{_as_of(last)}", last)
+            return _reply(asked, f"table {spec.name} has no rows yet{_as_of(last)}", last, found)
         if statement.columns is not None and _has_all(statement.equals, last):
             table = yield from offload(partial(_plain, rows, statement.columns))
-            return _reply(asked, _told(table.num_rows, spec, last), last, encode(table))
+            return _reply(asked, _told(table.num_rows, spec, last), last, found, encode(table))
         answer = yield from evaluate(TableQuestion(statement.select, statement.name, rows))
         for portion in answer.portions[:-1]:
             yield [Tell(Reply(request=asked.request, payload=portion, done=False))]
         payload = answer.portions[-1] if answer.portions else b""
-        return _reply(asked, _told(answer.rows, spec, last), last, payload)
+        return _reply(asked, _told(answer.rows, spec, last), last, found, payload)
 
     def _gathered(self, spec: OutputSpec, equals: tuple[Asked, ...], *, anywhere: bool) -> _Rows:
         """The rows of a key, or all, in portions, each of one moment of its own."""
         found: list[TableRows] = []
-        after, size = b"", 0
+        size = 0
         columns = {name.lower() for name in grouped_by(self._job(spec).plan)}
         equals = tuple(one for one in equals if one[0].lower() in columns)  # no others are of a key
-        while True:
-            one = yield from self._read(spec, equals, after, anywhere=anywhere)
-            found.append(one)
-            size += len(one.rows)
-            if size > BYTES_MAX:
-                raise UserError(
-                    f"the rows of table {spec.name} take more than {BYTES_MAX >> 20} MiB: ask for a key "
-                    f"({', '.join(one.kept.key)} = …)"
-                )
-            if not one.more:
-                return found
-            after = one.next
+        for part in self._parts(spec, equals):
+            after, more = b"", True
+            while more:
+                one = yield from self._read(part, equals, after, anywhere=anywhere)
+                found.append(one)
+                after, more, size = one.next, one.more, size + len(one.rows)
+                if size > BYTES_MAX:
+                    raise UserError(
+                        f"the rows of table {spec.name} take more than {BYTES_MAX >> 20} MiB: ask for a key "
+                        f"({', '.join(one.kept.key)} = …)"
+                    )
+        return found
+
+    def _parts(self, spec: OutputSpec, equals: Sequence[Asked] = ()) -> list[Part]:
+        """What the table is read from: itself, or its shards; of these only those that may have a key."""
+        job = self._log.job(spec.job)
+        kinds = {} if job is None else column_kinds(job.plan)
+        return parts_of(spec, self._log.homes(spec.uid), equals, kinds)
 
     def _read(
         self,
-        spec: OutputSpec,
+        part: Part,
         equals: tuple[Asked, ...] = (),
         after: bytes = b"",
         *,
@@ -140,29 +150,32 @@ class Tables:
         rows: bool = True,
     ) -> Generator[list[Ask], list[Answer], TableRows]:
         """Some rows, of no earlier moment than those that this agent has had before. Raises ``UserError``."""
-        job = self._job(spec)
+        job = self._job(part.spec)
         error, at = "", ""
         for tried in range(TRIES):
-            near = anywhere and not tried and self._holds(job.uid)
-            at = self._here if near else self._masters.leader(job)
-            asked = self._asked(spec, equals=equals, after=after, anywhere=near, rows=rows)
+            near = anywhere and not tried and self._holds(part.group)
+            at = self._here if near else self._leader(part, job)
+            asked = self._asked(part, equals=equals, after=after, anywhere=near, rows=rows)
             (answer,) = yield [ToAddress(at, asked)]
             error = answer.error
             if not error:
                 found = _rows_of(answer)
-                if found.number >= self._least(spec):
-                    return self._taken(spec, found)
+                if found.number >= self._least(part):
+                    return self._taken(part, found)
                 error = BEHIND  # somebody has asked meanwhile, and was told of more
                 continue
             if error == SILENT or error.startswith("its key"):
                 break
             if not near and tried < TRIES - 1:
-                yield [Until(partial(self._moved, job, at))]
-        raise UserError(self._refused(spec, job, at, error))
+                yield [Until(partial(self._moved, part, job, at))]
+        raise UserError(self._refused(part.spec, job, at, error))
+
+    def _leader(self, part: Part, job: JobSpec) -> str:
+        return self._log.leader(part.group) or self._masters.leader(job)
 
     def _asked(
         self,
-        spec: OutputSpec,
+        part: Part,
         *,
         equals: tuple[Asked, ...] = (),
         after: bytes = b"",
@@ -173,12 +186,12 @@ class Tables:
         return ReadTable(
             id=0,
             origin="",
-            uid=spec.job,
-            table=spec.uid,
-            of=spec.option("of"),
+            uid=part.group,
+            table=part.uid,
+            of=part.of,
             equals=equals,
             after=after,
-            least=self._least(spec),
+            least=self._least(part),
             anywhere=anywhere,
             rows=rows,
         )
@@ -196,20 +209,20 @@ class Tables:
             raise UserError(f"table {spec.name} has ended with its job")
         return job
 
-    def _moved(self, job: JobSpec, at: str) -> bool:
-        return self._masters.leader(job) != at
+    def _moved(self, part: Part, job: JobSpec, at: str) -> bool:
+        return self._leader(part, job) != at
 
     def _not_yet(self, spec: OutputSpec, job: JobSpec) -> str:
         """Why a table has not begun, where that can be seen."""
         found = begun(spec, job.plan)
         return found if isinstance(found, str) else ""
 
-    def _least(self, spec: OutputSpec) -> int:
-        """The number of what was told of a table, or of the one whose place it takes."""
-        return max(self._seen.get(uid, 0) for uid in (spec.uid, spec.option("of")))
+    def _least(self, part: Part) -> int:
+        """The number of what was told of it, or of the table whose place it takes."""
+        return max(self._seen.get(uid, 0) for uid in (part.uid, part.of))
 
-    def _taken(self, spec: OutputSpec, rows: TableRows) -> TableRows:
-        self._seen[spec.uid] = max(self._seen.pop(spec.uid, 0), rows.number)
+    def _taken(self, part: Part, rows: TableRows) -> TableRows:
+        self._seen[part.uid] = max(self._seen.pop(part.uid, 0), rows.number)
         if len(self._seen) > REMEMBERED_MAX:
             self._seen.popitem(last=False)
         return rows
@@ -221,7 +234,12 @@ class Tables:
         old = self.find(statement.name, asked.creator)
         if old.creator != asked.creator:
             raise UserError(f"table {old.name} is {old.creator}'s, and only {old.creator} may change it")
-        now = yield from self._read(old, rows=False)
+        if self._log.homes(old.uid):
+            raise UserError(
+                f"table {old.name} has shards, whose key stays: make a second table with the other key"
+            )
+        (part,) = self._parts(old)
+        now = yield from self._read(part, rows=False)
         if now.kept.table != old.uid:
             raise UserError(f"table {old.name}: its key is being changed; SHOW TABLES says how far that is")
         options = dict(old.options) | {"key": ",".join(statement.key), "of": old.uid}
@@ -241,8 +259,9 @@ class Tables:
                 f"table {old.name} is not changed: another change came first, or no voter answers"
             )
         key = ", ".join(statement.key)
+        (part,) = self._parts(spec)
         for _ in range(WHOLE_WAITS):
-            if (yield from self._read(spec, rows=False)).kept.table == spec.uid:
+            if (yield from self._read(part, rows=False)).kept.table == spec.uid:
                 return Reply(request=asked.request, text=f"table {old.name} is found by {key} now")
             yield [Until(partial(self._log.is_dropped, spec.uid))]
         return Reply(
@@ -256,15 +275,20 @@ class Tables:
         """All tables, with what they have. All masters are asked at once: some may be silent."""
         tables = [one for one in self._log.outputs() if is_table(one)]
         there = [(one, job) for one in tables if (job := self._log.job(one.job)) is not None]
-        places = [self._masters.leader(job) for _, job in there]
-        asked = zip(there, places, strict=True)
-        answers = yield [ToAddress(at, self._asked(one)) for (one, _), at in asked]
+        parts = [(part, self._leader(part, job)) for one, job in there for part in self._parts(one)]
+        answers = iter((yield [ToAddress(at, self._asked(part)) for part, at in parts]))
+        told = [(part, at, next(answers)) for part, at in parts]
         found: list[dict[str, object]] = []
-        for (spec, job), at, answer in zip(there, places, answers, strict=True):
+        for spec, job in there:
             row: dict[str, object] = {"table": spec.name, "creator": spec.creator, "job": job.name}
             row["key"] = spec.option("key").replace(",", ", ")
+            row["shards"] = shards_of(spec)
             try:
-                now = yield from self._read_again(spec, job, at, answer)
+                some = []
+                for part, at, answer in told:
+                    if part.spec is spec:
+                        some.append((yield from self._read_again(part, job, at, answer)))
+                now = merged(some, spec)
                 found.append(row | _facts(now) | {"state": _state(now, spec, job)})
             except UserError as error:
                 none = dict.fromkeys(("rows", "bytes", "evicted", "unfit"), 0)
@@ -272,22 +296,22 @@ class Tables:
         return found
 
     def _read_again(
-        self, spec: OutputSpec, job: JobSpec, at: str, answer: Answer
+        self, part: Part, job: JobSpec, at: str, answer: Answer
     ) -> Generator[list[Ask], list[Answer], TableRows]:
         """What a table is, by a first answer; that one may be of an agent which has just ceased to lead."""
         if not answer.error:
-            return self._taken(spec, _rows_of(answer))
+            return self._taken(part, _rows_of(answer))
         if answer.error == SILENT:
-            raise UserError(self._refused(spec, job, at, SILENT))
-        return (yield from self._read(spec, rows=False))
+            raise UserError(self._refused(part.spec, job, at, SILENT))
+        return (yield from self._read(part, rows=False))
 
     def describe(
         self, asked: Execute, name: str
     ) -> Generator[list[Ask], list[Answer], list[dict[str, object]]]:
         """One of them, for people."""
         spec = self.find(name, asked.creator)
-        one = yield from self._read(spec, rows=False)
-        job = self._log.job(spec.job)
+        some = yield from self._now(spec)
+        one, job = merged(some, spec), self._log.job(spec.job)
         retain = int(spec.option("retain", "0"))
         schema = decode(one.rows).schema if one.rows else pa.schema([])
         told = {
@@ -296,6 +320,7 @@ class Tables:
             "job": "" if job is None else job.name,
             "key": ", ".join(one.kept.key),
             "a row for each": ", ".join(one.kept.columns),
+            "shards": self._shards(spec, some),
             "columns": ", ".join(f"{field.name} {field.type}" for field in schema),
             "retained": f"{retain / 60_000_000:g} minutes" if retain else "for ever",
             "leader": "" if job is None else self._fleet.named(self._masters.leader(job)),
@@ -303,15 +328,38 @@ class Tables:
         }
         return [{"fact": fact, "value": value} for fact, value in told.items()]
 
+    def _now(self, spec: OutputSpec) -> _Rows:
+        """What the table, or each of its shards, is. Raises ``UserError``."""
+        found: list[TableRows] = []
+        for part in self._parts(spec):
+            one = yield from self._read(part, rows=False)
+            found.append(one)
+        return found
+
+    def _shards(self, spec: OutputSpec, some: Sequence[TableRows]) -> str:
+        """Who leads each of them, with its rows."""
+        parts = zip(self._parts(spec), some, strict=True)
+        told = [
+            f"{self._fleet.named(self._log.leader(part.group) or '')} ({one.count:,} rows)"
+            for part, one in parts
+        ]
+        return ", ".join(told) if len(told) > 1 else "none"
+
 
 def _rows_of(answer: Answer) -> TableRows:
     return msgspec.msgpack.decode(answer.body, type=TableRows)
 
 
-def _reply(asked: Execute, text: str, one: TableRows, payload: bytes = b"") -> Reply:
-    """With how far the table was: the number of the job's results up to which it had all."""
+def _reply(
+    asked: Execute, text: str, one: TableRows, found: Sequence[TableRows], payload: bytes = b""
+) -> Reply:
+    """With how far the table was: the number of the job's results up to which it had all; and each shard
+    that was asked."""
     newest = None if one.newest_us is None else moment(one.newest_us)
-    told = {"table": one.kept.table, "number": one.number, "as_of": newest}
+    told: dict[str, object] = {"table": one.kept.table, "number": one.number, "as_of": newest}
+    shards = {part.kept.table.partition("#")[2]: part.number for part in found if is_shard(part.kept.table)}
+    if shards:
+        told |= {"table": one.kept.table.partition("#")[0], "shards": shards}
     return Reply(request=asked.request, text=text, body=msgspec.json.encode(told), payload=payload)
 
 

@@ -35,7 +35,7 @@ from elf.job.group.port import (
 from elf.job.output import OutputKept
 from elf.job.rollup.flowroots import StoredPanes
 from elf.job.spec import END_OF_TIME, START_OF_TIME, JobSpec, VersionRecord, is_range
-from elf.job.tables import TableKept, TableRound
+from elf.job.tables import ShardRows, TableKept, TableRound, is_shard
 
 T = TypeVar("T")
 _output_of: Final = msgspec.msgpack.Decoder(OutputKept).decode
@@ -95,11 +95,15 @@ def apply(store: Store, record: bytes) -> tuple[int, ...]:
                 store.save_output(fact.job, fact.output, fact.number, log.encode(fact))
             case TableKept(over=True):
                 store.tables.end(fact.table)
+            case TableKept() if is_shard(fact.table):
+                store.tables.begin(fact, None, 0)
             case TableKept():
                 last = next(iter(store.last_windows(fact.job, 1)), None)
                 store.tables.begin(fact, last, store.last_windows_seq(fact.job))
             case TableRound():
                 return (int(store.tables.copy(fact)),)
+            case ShardRows():
+                store.tables.put(fact)
     return ()
 
 
@@ -249,7 +253,8 @@ def load(store: Store, effect: LoadJobGroup) -> JobGroupLoaded:
     row = store.job(effect.uid)
     job = None if row is None else stored_job(store, row.record, row.state)
     flows = {uid: stored_panes(store, uid, first) for uid, first in _firsts(store, effect.flows)}
-    return JobGroupLoaded(effect.group, effect.term, job, flows)
+    tables = store.tables.stored(effect.uid) if is_range(effect.uid) else ()
+    return JobGroupLoaded(effect.group, effect.term, job, flows, tables=tables)
 
 
 def _firsts(store: Store, flows: Iterable[str]) -> list[tuple[str, int | None]]:

@@ -32,6 +32,7 @@ from elf.job.tables import (
     PAGE_BYTES,
     ROUND_ROWS,
     ReadTable,
+    ShardRows,
     StoredTable,
     TableKept,
     TableRound,
@@ -99,7 +100,7 @@ class TableStore:
                 _succeed(con, kept, old)
                 return
             table = _add(con, kept, (number, None, 0, 0), (0, b"", True))
-            if last is not None and last.seq > 0 and not last.provisional:
+            if last is not None and last.seq > 0 and not last.provisional and kept.shards == 1:
                 _take(con, table, last, last.seq)
                 table.number = number
                 _save(con, table)
@@ -124,13 +125,33 @@ class TableStore:
             return
         with self._file.writing() as con:
             for table in _where(con, "job", row.job):
-                if table.number < number:
+                if table.number < number and table.kept.shards == 1:
                     _take(con, table, row, number)
+
+    def put(self, said: ShardRows) -> None:
+        """A shard has more results."""
+        with self._file.writing() as con:
+            table = _find(con, said.table)
+            if table is None or table.number != said.after:
+                return
+            for row in said.windows:
+                if not row.provisional:
+                    _take(con, table, row, row.seq)
+            table.number, table.unfit = said.upto, table.unfit + said.lost
+            _save(con, table)
+
+    def whole(self, uid: str) -> tuple[TableKept, int] | None:
+        """A table with shards: what it is of, and the number of the result with which it begins."""
+        with self._file.reading() as con:
+            found = _find(con, uid)
+            return None if found is None else (found.kept, found.number)
 
     def stored(self, job: str) -> tuple[StoredTable, ...]:
         """The tables of a job, and how far they are."""
         with self._file.reading() as con:
-            return tuple(StoredTable(one.kept, one.rounds, one.whole) for one in _where(con, "job", job))
+            return tuple(
+                StoredTable(one.kept, one.rounds, one.whole, one.number) for one in _where(con, "job", job)
+            )
 
     def states(self, job: str) -> tuple[TableState, ...]:
         """All that there is of them."""

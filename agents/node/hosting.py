@@ -290,7 +290,7 @@ class Hosting:
                 if program is not None:
                     return self._take_up(program, uid, event, now_ms)
                 if is_range(uid):
-                    return self._job_groups.take_up_range(uid, event.flows, event.term, now_ms)
+                    return self._job_groups.take_up_range(uid, event.flows, event.tables, event.term, now_ms)
                 if event.job is None or not event.job.versions:
                     return []
                 return self._job_groups.take_up(event.job, event.flows, event.term, now_ms)

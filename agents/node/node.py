@@ -595,6 +595,8 @@ class Node:
                 return list(self.requests.answer(message, now_ms))
             case Answer() if self.programs.awaits(message.id):
                 return list(self.programs.answered(message))
+            case Answer() if self.job_groups.shards.awaits(message.id):
+                return list(self.job_groups.shards.answered(message, now_ms))
             case Answer():
                 return list(self.clients.answered(message, now_ms))
             case WindowResult():

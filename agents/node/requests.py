@@ -48,7 +48,7 @@ from elf.job.messages.inquiries import (
 from elf.job.messages.log import AgentLoad
 from elf.job.spec import app_id
 from elf.job.stamps import InspectStamps
-from elf.job.tables import ReadTable
+from elf.job.tables import ReadShard, ReadTable
 from elf.job.work import InspectWork, WorkStatus, flow_work
 from elf.wire.base import Answer, Request
 from elf.wire.clients import InspectAgent
@@ -102,6 +102,9 @@ class Requests:
                 leads = self._job_groups.term(request.uid) is not None
                 here = leads or (request.anywhere and self._hosting.holds(request.uid))
                 return [LookUp(request) if here else absent(self._log, request)]
+            case ReadShard():
+                leads = self._job_groups.term(request.uid) is not None
+                return [LookUp(request) if leads else absent(self._log, request)]
             case HandOverJob():
                 return list(self._hosting.hand_over(request, now_ms))
             case NotifyJob():

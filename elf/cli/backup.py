@@ -164,7 +164,8 @@ def create_table(table: OutputSpec, job: str) -> str:
     key = ", ".join(map(_name, table.option("key").split(",")))
     minutes = int(table.option("retain", "0")) // 60_000_000
     retained = f" RETAIN {minutes} MINUTES" if minutes else ""
-    return f"CREATE TABLE {_name(table.name)} FROM JOB {_name(job)} KEY ({key}){retained}"
+    shards = f" SHARDS {table.option('shards')}" if table.option("shards") else ""
+    return f"CREATE TABLE {_name(table.name)} FROM JOB {_name(job)} KEY ({key}){shards}{retained}"
 
 
 def _output(output: OutputSpec, job: str) -> str:

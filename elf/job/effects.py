@@ -23,7 +23,7 @@ from elf.job.output import OutputKept, OutputSpec
 from elf.job.program.spec import ProgramSpec
 from elf.job.snapshots import Threshold
 from elf.job.spec import Flow, JobSpec, VersionRecord
-from elf.job.tables import ReadTable, TableKept, TableRound
+from elf.job.tables import ReadShard, ReadTable, ShardRows, TableKept, TableRound
 from elf.ql.own import OwnAggregate
 from elf.ql.plan import Plan, Top
 from elf.security.certificates import Signed
@@ -238,10 +238,16 @@ class CopyRows(msgspec.Struct, frozen=True, eq=False):
     round: TableRound
 
 
-class LookUp(msgspec.Struct, frozen=True):
-    """Read rows of a table from the store; comes back as ``Consulted``."""
+class SaveShard(msgspec.Struct, frozen=True, eq=False):
+    """Have the job group of a shard commit what is of it in some results; comes back as committed."""
 
-    request: ReadTable
+    rows: ShardRows
+
+
+class LookUp(msgspec.Struct, frozen=True):
+    """Read rows of a table, or results for one of its shards, from the store; comes back as ``Consulted``."""
+
+    request: ReadTable | ReadShard
 
 
 class SaveOutput(msgspec.Struct, frozen=True, eq=False):
@@ -569,6 +575,7 @@ Effect = (
     | SaveOutput
     | SaveTable
     | CopyRows
+    | SaveShard
     | LookUp
     | KeepFilled
     | Deliver

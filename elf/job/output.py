@@ -18,7 +18,7 @@ from urllib.parse import SplitResult, unquote, urlsplit
 
 import msgspec
 
-from elf.fields import Count, Generation, JobUid, Name, Serial, Value
+from elf.fields import TREES_MAX, Count, Generation, JobUid, Name, Serial, Value
 from elf.job.spec import app_id
 from elf.ql.alert import Alert
 from elf.security.authored import Authorship
@@ -54,7 +54,7 @@ KINDS: Final[Mapping[str, frozenset[str]]] = {
     "prometheus": _SERIES,
     "otlp+http": _SERIES | {"secret"},
     "otlp+https": _SERIES | {"secret"},
-    TABLE: frozenset({"key", "retain", "of"}),
+    TABLE: frozenset({"key", "retain", "shards", "of"}),
 }
 """The schemes of targets, each with the options that it takes."""
 
@@ -175,6 +175,9 @@ def _why_not_kind(kind: str, url: SplitResult, path: str) -> str:
 def _why_not_options(kind: str, options: Mapping[str, str]) -> str:
     if kind == TABLE and not (options.get("key") and options.get("retain", "1").isdecimal()):
         return "a table has a key, and RETAIN a number of µs"
+    shards = options.get("shards", "1")
+    if kind == TABLE and not (shards.isdecimal() and len(shards) < 3 and 1 <= int(shards) <= TREES_MAX):
+        return f"a table has {TREES_MAX} shards at most"
     series = options.get("series", "1")
     if not series.isdecimal() or not 0 < int(series) <= SERIES_MAX:
         return f"series is a number up to {SERIES_MAX:,}, not {series!r}"

@@ -9,6 +9,12 @@ it.
 A row is *of* a group, by the columns that the job groups by (``columns``); it is *found* by some of these
 (``key``). Which row of a group counts follows from its window alone: the later one, then
 what was committed of it last.
+
+**Shards.** The rows of a table with ``SHARDS m`` are divided by the hash of their key, as the groups of a
+flow are (``elf.aggregates.split_by_range``). A shard is a table of its own (``shard_uid``), in the job group
+of a key range of the job. The leader of that asks the job's master for the results behind the last one that
+the shard has (``ReadShard``), and what is of this shard in them becomes a record of its group
+(``ShardRows``). The job's own group has of the whole table where it begins, and no rows.
 """
 
 from __future__ import annotations
@@ -18,7 +24,8 @@ from typing import Annotated, Final
 
 import msgspec
 
-from elf.fields import Count, JobUid, Label, Length, Micros, Serial
+from elf.fields import Count, GroupUid, JobUid, Label, Length, Micros, Place, Serial, Trees
+from elf.job.commits import WindowCommit
 from elf.job.output import TABLE, OutputSpec
 from elf.ql.fuel import KEYS_MAX
 from elf.ql.plan import Plan
@@ -35,6 +42,8 @@ ROUND_ROWS: Final = 5_000
 """That get another key in one record: 50 ms or so."""
 PAGE_BYTES: Final = 4 << 20
 """Of rows that are read at a time, but for a single larger one."""
+WINDOWS_MAX: Final = 64
+"""Results that a shard is told at a time."""
 
 Columns = Annotated[tuple[Label, ...], msgspec.Meta(max_length=COLUMNS_MAX)]
 OldUid = Annotated[str, msgspec.Meta(max_length=64)]
@@ -49,15 +58,17 @@ class TableKept(msgspec.Struct, frozen=True, array_like=True, tag=True):
     and of all that come. ``columns``: those that the job groups by; ``key``: some of them; ``retain_us``:
     rows of windows that ended so long before the newest one leave; 0: none does. ``over``: there is no such
     table any more. ``of``: the table whose place it takes. It has the rows of that one when so many
-    ``TableRound`` have come as that takes, and is not read before."""
+    ``TableRound`` have come as that takes, and is not read before. ``shards``: how many the table has, of
+    which this may be one."""
 
-    job: JobUid
-    table: JobUid
+    job: GroupUid
+    table: GroupUid
     columns: Columns
     key: Columns
     retain_us: Length = 0
     over: bool = False
     of: OldUid = ""
+    shards: Trees = 1
 
     def __post_init__(self) -> None:
         if not self.key or not set(self.key) <= set(self.columns):
@@ -71,6 +82,18 @@ class TableRound(msgspec.Struct, frozen=True, array_like=True, tag=True):
     job: JobUid
     table: JobUid
     number: Serial
+
+
+class ShardRows(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """What is of a shard in the results of its job behind number ``after``, up to ``upto``; ``lost`` of them
+    were no longer kept when the shard came to them. A shard that is not at ``after`` has it, or will."""
+
+    job: GroupUid
+    table: GroupUid
+    after: Serial
+    upto: Serial
+    windows: Annotated[tuple[WindowCommit, ...], msgspec.Meta(max_length=WINDOWS_MAX)]
+    lost: Count = 0
 
 
 class TableState(msgspec.Struct, frozen=True, array_like=True):
@@ -96,19 +119,39 @@ class StoredTable(msgspec.Struct, frozen=True):
     kept: TableKept
     rounds: int = 0
     whole: bool = True
+    number: int = 0
+
+
+class ReadShard(Request, frozen=True, kw_only=True):
+    """From the leader of a shard's group to the master of the job ``uid``: what is of the shard ``place`` in
+    the results behind ``after``; 0: from where the table begins. Answered with ``ShardWindows``."""
+
+    uid: JobUid
+    table: JobUid
+    place: Place
+    after: Serial
+
+
+class ShardWindows(msgspec.Struct, frozen=True, array_like=True):
+    """See ``ShardRows``."""
+
+    upto: Serial
+    windows: Annotated[tuple[WindowCommit, ...], msgspec.Meta(max_length=WINDOWS_MAX)] = ()
+    lost: Count = 0
 
 
 class ReadTable(Request, frozen=True, kw_only=True):
-    """To the job group of ``uid``, or with ``anywhere`` to a member of it: rows of a table after all windows
-    that it has by then, which are those up to ``least``, or more. Answered with ``TableRows``.
+    """To the job group of ``uid``, or with ``anywhere`` to a member of it: rows of a table, or of a shard in
+    the group of a key range, after all windows that it has by then, which are those up to ``least``, or more.
+    Answered with ``TableRows``.
 
     ``of``: the table whose place it takes, which is read instead until it has all rows. ``equals``: where
     these are all columns of the key the rows that have it are read, else all rows, in
     portions: those behind ``after``. Without ``rows`` what the table is, and none of them.
     """
 
-    uid: JobUid
-    table: JobUid
+    uid: GroupUid
+    table: GroupUid
     of: OldUid = ""
     equals: Annotated[tuple[Asked, ...], msgspec.Meta(max_length=COLUMNS_MAX)] = ()
     after: Annotated[bytes, msgspec.Meta(max_length=1 << 20)] = b""
@@ -154,7 +197,23 @@ def begun(spec: OutputSpec, plan: Plan) -> TableKept | str:
         return f"{missing[0]} is no column that the job groups by; those are {', '.join(columns)}"
     key = tuple(dict.fromkeys(known[name.lower()] for name in asked))
     retain_us = int(spec.option("retain", "0"))
-    return TableKept(spec.job, spec.uid, columns, key, retain_us, of=spec.option("of"))
+    shards = shards_of(spec)
+    return TableKept(spec.job, spec.uid, columns, key, retain_us, of=spec.option("of"), shards=shards)
+
+
+def shards_of(spec: OutputSpec) -> int:
+    """How many shards a table has."""
+    return int(spec.option("shards", "1"))
+
+
+def shard_uid(table: str, place: int) -> str:
+    """The uid of a shard of a table."""
+    return f"{table}#{place}"
+
+
+def is_shard(table: str) -> bool:
+    """Whether that is the uid of a shard."""
+    return "#" in table
 
 
 def why_no_table(plan: Plan) -> str:
@@ -177,7 +236,7 @@ def why_no_table(plan: Plan) -> str:
 
 def why_unfit(tables: Iterable[OutputSpec], had: Plan, new: Plan) -> str:
     """Why one of the tables of a job could not take the rows of its next version; empty: all can."""
-    old, now = _types(had), _types(new)
+    old, now = column_kinds(had), column_kinds(new)
     changed = [name for name in old if old[name] != now.get(name, old[name])]
     why = why_no_table(new)
     if not why and old.keys() != now.keys():
@@ -190,8 +249,8 @@ def why_unfit(tables: Iterable[OutputSpec], had: Plan, new: Plan) -> str:
     return ""
 
 
-def _types(plan: Plan) -> dict[str, str]:
-    """Those of the columns that a job's rows are grouped by."""
+def column_kinds(plan: Plan) -> dict[str, str]:
+    """The types of the columns that a job's rows are grouped by."""
     kinds = dict(zip((key for key, _ in plan.named), plan.kinds, strict=False))
     named = dict(plan.named)
     return {named[key]: kinds.get(key, "") for key in plan.fragment.group_keys if key in named}
@@ -199,11 +258,11 @@ def _types(plan: Plan) -> dict[str, str]:
 
 def grouped_by(plan: Plan) -> tuple[str, ...]:
     """The columns of a job's rows that it groups by."""
-    return tuple(_types(plan))
+    return tuple(column_kinds(plan))
 
 
 def is_table(spec: OutputSpec) -> bool:
     return spec.kind == TABLE
 
 
-TABLE_MESSAGES: Final = (ReadTable,)
+TABLE_MESSAGES: Final = (ReadTable, ReadShard)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from msgspec import Struct
 from sqlglot import exp
 
+from elf.fields import TREES_MAX
 from elf.ql.fuel import KEYS_MAX
 from elf.ql.kinds import INT64_MAX
 from elf.ql.outputs import TABLE, CreateOutput, DropOutput
@@ -66,6 +67,8 @@ def read_create_table(words: Words) -> CreateOutput:
     words.expect("FROM", "JOB")
     job = words.name("the job's name")
     options = {"key": ",".join(_key(words))}
+    if words.next_is("SHARDS"):
+        options["shards"] = str(_shards(words))
     if words.next_is("RETAIN"):
         options["retain"] = str(_retained_us(words))
     words.end()
@@ -88,6 +91,14 @@ def _key(words: Words) -> tuple[str, ...]:
         key.append(words.name("a column that the job groups by"))
     words.expect(")")
     return tuple(key)
+
+
+def _shards(words: Words) -> int:
+    shards = words.whole("how many shards")
+    if not 2 <= shards <= TREES_MAX:
+        words.index -= 1
+        words.fail(f"expected 2 to {TREES_MAX} shards")
+    return shards
 
 
 def _retained_us(words: Words) -> int:

@@ -11,7 +11,7 @@ from agents.disk.store import ReplicaRow, Store
 from agents.disk.tablestore import TableStore
 from elf.job.commits import PaneCommit, WindowCommit
 from elf.job.replicas import ReplicaName
-from elf.job.tables import TableKept
+from elf.job.tables import TableKept, is_shard
 from lab.chaos.ledger import Ledger
 
 PAGES_MAX: Final = 1 << 30
@@ -72,8 +72,9 @@ class SimStore(Store):
 
     def _begin_table(self, kept: TableKept, last: WindowCommit | None, number: int) -> None:
         TableStore.begin(self.tables, kept, last, number)
-        if self._ledger is not None:
-            told = (number, 0 if last is None else last.seq, kept.retain_us)
+        if self._ledger is not None and not is_shard(kept.table):
+            first = number if kept.shards > 1 else 0 if last is None else last.seq
+            told = (number, first, kept.retain_us)
             self._ledger.tables.setdefault(kept.table, self._ledger.tables.get(kept.of, told))
 
     # -- what the ledger hears -------------------------------------------------------------------------------

@@ -606,7 +606,9 @@ class Story:
         if spec is None or not agent.up:
             return
         retain = (("retain", "6000000"),) if fault.at_ms % 3 == 0 else ()
-        made = OutputSpec(name, spec.creator, 1, spec.uid, f"{TABLE}:", (("key", "k0"), *retain))
+        ranges = spec.plan.fragments[0].range[1]
+        shards = (("shards", str(ranges)),) if ranges > 1 and fault.at_ms % 2 == 0 else ()
+        made = OutputSpec(name, spec.creator, 1, spec.uid, f"{TABLE}:", (("key", "k0"), *retain, *shards))
         log = agent.node.log
         agent.node.membership.propose(AddOutput(spec=made), lambda: log.has_output(made.uid))
 
@@ -614,6 +616,8 @@ class Story:
         """What ALTER TABLE proposes. (The other key is the same one: all else is as if it were not.)"""
         log = agent.node.log
         for one in filter(is_table, log.outputs() if agent.up else ()):
+            if one.option("shards"):
+                continue
             options = dict(one.options) | {"of": one.uid}
             new = replace(
                 one,

@@ -10,11 +10,14 @@ from __future__ import annotations
 import json
 import random
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+import pyarrow as pa
+
 from agents.committing.spans import micros
+from elf.aggregates import split_by_range
 from elf.batch import decode
 from elf.job import events as was
 from elf.job.commits import WindowCommit
@@ -39,7 +42,8 @@ Rows = dict[str, tuple[int, int]]
 @dataclass(frozen=True)
 class Answer:
     """What a table had for whoever asked an agent in one of its lives, up to a number. ``name``: by which it
-    was asked, whichever table has that by then; ``job``: that it is of."""
+    was asked, whichever table has that by then; ``job``: that it is of; ``shards``: the number of each of its
+    shards, if it has some."""
 
     name: str
     job: str
@@ -48,6 +52,7 @@ class Answer:
     table: str
     number: int
     rows: Rows
+    shards: Mapping[int, int]
 
 
 class TableReaders:
@@ -82,7 +87,8 @@ class TableReaders:
             rows = decode(message.payload).to_pylist() if message.payload else []
             found = {row["k0"]: (micros(row["window_end"]), row["s0"]) for row in rows}
             said = json.loads(message.body)
-            self.answers.append(Answer(*asked, said["table"], said["number"], found))
+            shards = {int(place): number for place, number in said.get("shards", {}).items()}
+            self.answers.append(Answer(*asked, said["table"], said["number"], found, shards))
 
     # -- what they may be told -------------------------------------------------------------------------------
 
@@ -112,9 +118,10 @@ class TableReaders:
                 continue
             oracle = Oracle(windows, self._ledger.tables[table])
             found += [
-                f"a{one.agent} tells {one.rows} of a table up to {one.number}, not {rows}"
+                f"a{one.agent} tells {one.rows} of a table up to {one.number} {one.shards}, not {rows}"
                 for one in answers
-                if one.number <= oracle.last and (rows := oracle.rows(one.number)) != one.rows
+                if max(one.number, *one.shards.values()) <= oracle.last
+                and (rows := oracle.answer(one)) != one.rows
             ]
         return found
 
@@ -144,6 +151,18 @@ class Oracle:
         if number not in self._after:
             self._after[number] = self._rows(number)
         return self._after[number]
+
+    def answer(self, one: Answer) -> Rows:
+        """What whoever asked has to be told."""
+        if not one.shards:
+            return self.rows(one.number)
+        after = {place: self.rows(number) for place, number in one.shards.items()}
+        keys = pa.table(
+            {"k0": pa.array(sorted({key for rows in after.values() for key in rows}), pa.string())}
+        )
+        parts = split_by_range(keys, ("k0",), len(after))
+        own = {key: place for place, part in enumerate(parts) for key in part["k0"].to_pylist()}
+        return {key: row for place, rows in after.items() for key, row in rows.items() if own[key] == place}
 
     def _rows(self, number: int) -> Rows:
         found: dict[str, tuple[tuple[int, int], int]] = {}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
 import pyarrow as pa
@@ -18,29 +17,7 @@ from elf.job.commits import WindowCommit
 from elf.job.tables import BEHIND, Asked, ReadTable, TableKept, TableRound, TableRows
 from elf.ql.keyed import over_table
 from elf.ql.statements import parse_query
-
-JOB, TABLE = f"{'0' * 32}.1", f"{'a' * 32}.1"
-SECOND = 1_000_000
-KEPT = TableKept(JOB, TABLE, ("ip", "page"), ("ip",))
-Rows = Sequence[tuple[str, str, int]]
-
-
-def moment(us: int) -> datetime:
-    return datetime.fromtimestamp(0, UTC).replace(tzinfo=None) + timedelta(microseconds=us)
-
-
-def commit(end_s: int, rows: Rows, revision: int = 0, **columns: pa.Array) -> WindowCommit:
-    """A window of ten seconds."""
-    end = end_s * SECOND
-    bounds = {"window_start": [moment(end - 10 * SECOND)], "window_end": [moment(end)]}
-    own = {"ip": pa.array([one[0] for one in rows], pa.string())}
-    own |= {"page": pa.array([one[1] for one in rows], pa.string())}
-    own |= {"n": pa.array([one[2] for one in rows], pa.int64()), **columns}
-    spans = {name: pa.array(values * len(rows), pa.timestamp("us")) for name, values in bounds.items()}
-    status = encode(pa.table({name: pa.array(one, pa.timestamp("us")) for name, one in bounds.items()}))
-    return WindowCommit(
-        JOB, end - 10 * SECOND, end, revision, 1, False, status, encode(pa.table({**spans, **own})), b""
-    )
+from tests.support.tables import JOB, KEPT, SECOND, TABLE, commit, moment, shown
 
 
 def put(store: Store, *rows: WindowCommit) -> None:
@@ -53,11 +30,6 @@ def read(store: Store, *equals: Asked, **more: object) -> TableRows:
     found = store.tables.read(asked)
     assert isinstance(found, TableRows), found
     return found
-
-
-def shown(found: TableRows) -> list[tuple[object, ...]]:
-    table = decode(found.rows)
-    return sorted((row["ip"], row["page"], row["n"]) for row in table.to_pylist())
 
 
 @pytest.fixture

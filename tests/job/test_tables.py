@@ -3,8 +3,6 @@ asks an agent again never sees a key go back."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import msgspec
 import pytest
 
@@ -12,7 +10,6 @@ from agents.answering.asks import ANSWER_MS, ToAddress
 from elf.batch import decode
 from elf.fields import replace
 from elf.job.output import OutputSpec
-from elf.job.spec import JobSpec
 from elf.job.tables import ReadTable, TableRows, why_unfit
 from elf.ql.planner import plan_text
 from elf.wire.base import Answer
@@ -24,25 +21,11 @@ from tests.support.histories import begun
 from tests.support.jobgroups import leader, members, moved, staffed
 from tests.support.outside import refused, said
 from tests.support.ql_table import SCHEMA
+from tests.support.tables import last_rows, rows
 from tests.support.versions import answered, reconfigure
 
 CREATE = "CREATE TABLE seen FROM JOB job KEY (k0)"
 QUERY = replace(plan(2), named=(("k0", "k0"),))
-
-
-def rows(world: World, through: int, sql: str) -> list[dict[str, object]]:
-    return list(decode(said(world, through, sql).payload).to_pylist())
-
-
-def last_rows(world: World, spec: JobSpec, since: int) -> Mapping[str, tuple[int, int]]:
-    """By key the end of the last window behind that number that has it, and its count there."""
-    found: dict[str, tuple[int, int]] = {}
-    for row in leader(world, spec).store.windows_after(spec.uid, since):
-        for one in decode(row.rows).to_pylist():
-            end = int(one["window_end"].timestamp() * 1e6)
-            if end >= found.get(one["k0"], (0, 0))[0]:
-                found[one["k0"]] = end, one["s0"]
-    return found
 
 
 def test_an_answer_that_another_one_has_overtaken_is_asked_for_again() -> None:
@@ -54,7 +37,8 @@ def test_an_answer_that_another_one_has_overtaken_is_asked_for_again() -> None:
     node = world.agents[2].node
     (table,) = node.log.outputs()
     tables = node.clients.statements._tables
-    early, late = tables._read(table), tables._read(table)
+    (part,) = tables._parts(table)
+    early, late = tables._read(part), tables._read(part)
     (asked,), _ = next(early), next(late)
     assert isinstance(asked, ToAddress)
     assert isinstance(asked.request, ReadTable)

@@ -63,6 +63,13 @@ def tabled(rng: random.Random) -> list[Fault]:
     return [Fault("table", 0, (1,)), *slow]
 
 
+def sharded(rng: random.Random) -> list[Fault]:
+    """A job over three key ranges has a table with three shards, while agents die."""
+    times = [3_000 + rng.randrange(500), 6_000 + rng.randrange(500)]
+    crashes = [Fault("crash", at + 200, (rng.randrange(NODES),), 600) for at in times]
+    return [Fault("table", 0, (1,)), *crashes]
+
+
 def rekeyed(rng: random.Random) -> list[Fault]:
     """A job has a table, which gets another key while agents die."""
     times = [3_000 + rng.randrange(500), 6_000 + rng.randrange(500)]
@@ -278,6 +285,7 @@ JOBS: dict[Storm, tuple[str, ...]] = {
     reduced: ("plain",),
     ranged: ("ranked", "tallied"),
     tabled_late: ("long",),
+    sharded: ("trees",),
     begun_before: ("plain", "plain"),
     begun_before_and_killed: ("plain", "plain"),
     counting: ("plain",),

@@ -54,6 +54,7 @@ from elf.job.own import OwnSpec
 from elf.job.places import may_have_rows
 from elf.job.program.spec import ProgramSpec
 from elf.job.spec import Flow, JobSpec, app_id, group_uid, job_of
+from elf.job.tables import is_table, shards_of
 from elf.ql.plan import Fragment
 from elf.security.roster import Roster, Trust
 
@@ -77,6 +78,8 @@ class CatalogLog(Members):
         self._outputs: dict[str, OutputSpec] = {}
         self._outputs_of: dict[str, dict[str, None]] = {}
         """By job, the uids of its outputs that are not dropped."""
+        self._homes: dict[str, tuple[str, ...]] = {}
+        """By table, the job groups of its shards."""
         self._aggregates: dict[str, OwnSpec] = {}
         """Those that are not dropped, and were not replaced."""
         self._dropped: set[str] = set()
@@ -247,6 +250,10 @@ class CatalogLog(Members):
             self._dropped.add(spec.uid)
         else:
             self._outputs_of.setdefault(spec.job, {})[spec.uid] = None
+        if is_table(spec) and shards_of(spec) > 1:
+            groups = [group_uid(spec.job, place) for place in range(shards_of(spec))]
+            there = self.job_groups
+            self._homes[spec.uid] = tuple(one if there.address(one) else spec.job for one in groups)
 
     def _add_aggregate(self, spec: OwnSpec, seq: int) -> None:
         self.authors.add_aggregate(spec)
@@ -313,6 +320,7 @@ class CatalogLog(Members):
                 self.job_groups.forget(entry.spec.groups[1:])
             elif isinstance(entry, OutputAdded):
                 del self._outputs[entry.spec.uid]
+                self._homes.pop(entry.spec.uid, None)
 
     def _forget_job(self, spec: JobSpec) -> None:
         """Forget a version of a job; with its first one goes the job."""
@@ -557,6 +565,11 @@ class CatalogLog(Members):
     def idle_flows(self) -> tuple[str, ...]:
         """Flows that no job is attached to."""
         return tuple(uid for uid, jobs in self._attached.items() if not jobs)
+
+    def homes(self, table: str) -> tuple[str, ...]:
+        """The job groups of the shards of a table, in their order; none: it has no shards. They are those of
+        the key ranges that the job has by the table's entry, and the job's own for a range without one."""
+        return self._homes.get(table, ())
 
     def read_by(self, uid: str) -> tuple[str, ...]:
         """Names of the jobs that read this one (FROM JOB)."""

@@ -29,6 +29,7 @@ from elf.job.effects import (
     SaveJob,
     SaveMaster,
     SaveOutput,
+    SaveShard,
     SaveTable,
     Skipped,
 )
@@ -39,7 +40,7 @@ from elf.job.group.port import Applied, Commit, Draft, Drafted, FoundJobGroup
 from elf.job.group.router import Router
 from elf.job.group.subscribers import numbered
 
-Saved = SaveJob | SaveFlow | SaveOutput | SaveTable | CopyRows | KeepFilled
+Saved = SaveJob | SaveFlow | SaveOutput | SaveTable | CopyRows | SaveShard | KeepFilled
 Wanted = CommitPanes | CommitWindows | Saved | PrunePanes | PruneWindows | BootstrapProgram | SaveMaster
 
 Step = Draft | FoundJobGroup | Commit
@@ -81,6 +82,8 @@ class Commits:
                 return self._commit(effect.kept.job, effect.kept, effect)
             case CopyRows():
                 return self._commit(effect.round.job, effect.round, effect)
+            case SaveShard():
+                return self._commit(effect.rows.job, effect.rows, effect)
             case KeepFilled():
                 return self._commit(effect.row.job, effect.row, effect)
             case CommitPanes() if self._log.is_replicated(effect.flow.uid):
@@ -164,10 +167,13 @@ class Commits:
             case SaveOutput():
                 return self._router.kept(done, now_ms)
             case SaveTable():
-                self._router.table_kept(done)
+                self._router.table_kept(done, now_ms)
                 return []
             case CopyRows():
                 self._router.rows_copied(done, whole=bool(seqs[0]))
+                return []
+            case SaveShard():
+                self._router.shard_saved(done, now_ms)
                 return []
             case KeepFilled():
                 return self._router.filled(done, seqs[0], now_ms)

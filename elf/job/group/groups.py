@@ -32,6 +32,7 @@ from elf.job.group.proposals import Proposals
 from elf.job.group.reading import Reading
 from elf.job.group.reconfiguration import proposed
 from elf.job.group.records import group_key
+from elf.job.group.shards import Shards
 from elf.job.messages.groups import (
     CreateJob,
     DropJob,
@@ -46,7 +47,7 @@ from elf.job.messages.inquiries import NotifyJob
 from elf.job.rollup.decide import RootSettings
 from elf.job.rollup.flowroots import StoredPanes
 from elf.job.spec import JobSpec, VersionRecord, app_id, job_of
-from elf.job.tables import ReadTable
+from elf.job.tables import ReadShard, ReadTable, StoredTable
 from elf.job.work import JobWork
 from elf.wire.base import Answer
 
@@ -88,6 +89,7 @@ class JobGroups:
         self.mirrors = self.reading.mirrors
         self._proposals = Proposals(address, log, self._job_groups, self._led, settings.grace_ms, self.voters)
         self.wishes = Wishes(log)
+        self.shards = Shards(address, log)
         self._look_ms = 0
         self._again: set[str] = set()
         """Job groups whose windows are to be made once more: their panes now come from elsewhere."""
@@ -217,6 +219,7 @@ class JobGroups:
     def bootstrapped(self, uid: str, term: int) -> None:
         """The group of a new job is there, and we lead it."""
         self._led[uid] = term
+        self.shards.take_up(uid, ())
         self._job_groups[uid].durable = True
         self.stir(uid, 0)
 
@@ -251,14 +254,22 @@ class JobGroups:
     ) -> list[Effect]:
         """We lead a job group in this term: continue with all that it has committed."""
         self._led[job.spec.uid] = term
+        self.shards.take_up(job.spec.uid, job.tables)
         self.stir(job.spec.uid, 0)
         return self.restore((job,), flows, now_ms)
 
     def take_up_range(
-        self, uid: str, flows: Mapping[str, StoredPanes], term: int, now_ms: int
+        self,
+        uid: str,
+        flows: Mapping[str, StoredPanes],
+        tables: Iterable[StoredTable],
+        term: int,
+        now_ms: int,
     ) -> list[Effect]:
-        """We lead the job group of a key range in this term: be the root of its flows."""
+        """We lead the job group of a key range in this term: be the root of its flows, and see to its shards
+        of ``tables``."""
         self._led[uid] = term
+        self.shards.take_up(uid, tables)
         self.stir(uid, 0)
         return [*self.roots.follow(now_ms, flows), *self.reading.attach(now_ms)]
 
@@ -276,6 +287,7 @@ class JobGroups:
     def release(self, uid: str, now_ms: int) -> list[Effect]:
         """We no longer lead a job group: another agent does what is not committed."""
         self._led.pop(uid, None)
+        self.shards.release(uid)
         left = self._job_groups.pop(uid, None)
         found = left.reconfiguration.moved() if left is not None else []
         self._proposals.dropping.release(uid)
@@ -360,6 +372,7 @@ class JobGroups:
         """The catalog log says more about jobs and flows."""
         found = [*self._give_way(), *self.roots.follow(now_ms), *self.reading.attach(now_ms)]
         found.extend(self._deliver(now_ms))
+        self.shards.follow()
         for group in self._changing():
             found.extend(group.refused())
             found.extend(self.advance(group, now_ms))
@@ -399,7 +412,11 @@ class JobGroups:
         self._again.add(uid)
 
     def deadline(self, now_ms: int) -> int | None:
-        waits = [*self.reading.deadlines(now_ms), *(one.deadline(now_ms) for one in self._delivering())]
+        waits = [
+            self.shards.deadline(),
+            *self.reading.deadlines(now_ms),
+            *(one.deadline(now_ms) for one in self._delivering()),
+        ]
         looks = self._proposals or self.programs
         waits += [self._look_ms, self._proposals.deadline()] if looks else []
         return min((at for at in waits if at is not None), default=None)
@@ -418,6 +435,7 @@ class JobGroups:
         found.extend(self.reading.tick(now_ms))
         for outputs in self._delivering():
             found.extend(outputs.advance(now_ms))
+        found.extend(self.shards.advance(now_ms))
         for group in self._changing():
             found.extend(self.advance(group, now_ms))
         again, self._again = self._again, set()
@@ -457,6 +475,7 @@ def absent(
     | Inspect
     | ReadPast
     | ReadTable
+    | ReadShard
     | FillHistory,
 ) -> Effect:
     """The answer to one who takes us for the job group of a job."""

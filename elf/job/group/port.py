@@ -17,6 +17,7 @@ from elf.job.effects import (
     SaveJob,
     SaveMaster,
     SaveOutput,
+    SaveShard,
     SaveTable,
 )
 from elf.job.events import Failure, PanesCommitted, WindowsCommitted
@@ -138,7 +139,16 @@ class Commit(msgspec.Struct, frozen=True, eq=False):
     record: bytes
     whole: bytes = b""
     done: (
-        Drafted | SaveJob | SaveFlow | SaveOutput | SaveTable | CopyRows | KeepFilled | SaveMaster | None
+        Drafted
+        | SaveJob
+        | SaveFlow
+        | SaveOutput
+        | SaveTable
+        | CopyRows
+        | SaveShard
+        | KeepFilled
+        | SaveMaster
+        | None
     ) = None
     at_ms: int = 0
 
@@ -170,6 +180,8 @@ class JobGroupLoaded(msgspec.Struct, frozen=True):
     flows: Mapping[str, StoredPanes] = msgspec.field(default_factory=dict)
     master: StoredMaster | None = None
     """Of a job in Python."""
+    tables: tuple[StoredTable, ...] = ()
+    """Of a key range: its shards of tables."""
 
 
 JobGroupEvent = Drafted | Applied | Summarised | JobGroupLoaded

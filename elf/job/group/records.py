@@ -29,7 +29,7 @@ from elf.job.group.master import JobState
 from elf.job.output import OutputKept
 from elf.job.program.spec import ProgramSpec
 from elf.job.spec import JobSpec, VersionRecord, flow_uid
-from elf.job.tables import TableKept, TableRound, TableState
+from elf.job.tables import ShardRows, TableKept, TableRound, TableState
 
 RECORD_BYTES_MAX: Final = 32 << 20
 """A pane commit that is larger is known to the other members by name only."""
@@ -140,6 +140,7 @@ JobGroupRecord = (
     | MasterKept
     | TableKept
     | TableRound
+    | ShardRows
 )
 
 
@@ -189,7 +190,7 @@ def record_of(data: bytes, uid: str = "") -> JobGroupRecord | str:
             jobs = [fact.spec.uid]
         case MasterKept():
             jobs = [fact.uid]
-        case WindowCommit() | WindowsDropped() | OutputKept() | TableKept() | TableRound():
+        case WindowCommit() | WindowsDropped() | OutputKept() | TableKept() | TableRound() | ShardRows():
             jobs = [fact.job]
         case JointCommit():
             jobs = [one.job for one in fact.windows]

@@ -31,6 +31,7 @@ from elf.job.effects import (
     SaveFlow,
     SaveJob,
     SaveOutput,
+    SaveShard,
     SaveTable,
     Send,
 )
@@ -61,6 +62,7 @@ from elf.job.messages.rollup import (
     ReadPanes,
     Whereabouts,
 )
+from elf.job.tables import is_shard
 from elf.wire.base import Answer
 
 WORDS_MAX: Final = 4_096
@@ -328,15 +330,21 @@ class Router:
         group = self._job_groups.get(done.kept.job)
         return group.outputs.kept(done, now_ms) if group is not None else []
 
-    def table_kept(self, done: SaveTable) -> None:
+    def table_kept(self, done: SaveTable, now_ms: int) -> None:
         """That a table begins, or is over, is committed."""
-        if (group := self._job_groups.get(done.kept.job)) is not None:
+        if is_shard(done.kept.table):
+            self._job_groups.shards.kept(done, now_ms)
+        elif (group := self._job_groups.get(done.kept.job)) is not None:
             group.outputs.tables.kept(done)
 
     def rows_copied(self, done: CopyRows, *, whole: bool) -> None:
         """A table has got the next rows of the one whose place it takes."""
         if (group := self._job_groups.get(done.round.job)) is not None:
             group.outputs.tables.copied(done, whole=whole)
+
+    def shard_saved(self, done: SaveShard, now_ms: int) -> None:
+        """A shard of a table has more results."""
+        self._job_groups.shards.saved(done, now_ms)
 
     def filled(self, done: KeepFilled, number: int, now_ms: int) -> list[Effect]:
         """A result that was made offline is committed."""

@@ -16,7 +16,7 @@ from typing import Final
 from elf.fields import replace
 from elf.job.catalog.log import CatalogLog
 from elf.job.effects import CopyRows, Effect, SaveTable
-from elf.job.tables import StoredTable, TableKept, TableRound, begun, is_table
+from elf.job.tables import StoredTable, TableKept, TableRound, begun, is_shard, is_table
 
 SAVED_MS_MAX: Final = 5_000
 """A record that is not committed by then is proposed again."""
@@ -27,7 +27,7 @@ class Tables:
 
     def __init__(self, uid: str, kept: Iterable[StoredTable] = ()) -> None:
         self._uid = uid
-        self._kept = {one.kept.table: one for one in kept}
+        self._kept = {one.kept.table: one for one in kept if not is_shard(one.kept.table)}
         self._wanted: dict[str, SaveTable | CopyRows] = {}
         self._due_ms: dict[str, int] = {}
         self._log: CatalogLog | None = None

@@ -1,0 +1,46 @@
+"""What a job's master has for the shards of its tables (``elf.job.tables``): of each result the rows of one
+shard."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+import pyarrow as pa
+
+from agents.disk.store import Store
+from elf.aggregates import split_by_range
+from elf.batch import WRONG, decode, encode
+from elf.errors import PeerError
+from elf.fields import replace
+from elf.job.commits import WindowCommit
+from elf.job.tables import NO_TABLE, WINDOWS_MAX, ReadShard, ShardWindows, TableKept
+
+RESULTS_BYTES: Final = 8 << 20
+"""Rows of results that are divided for one answer, but for a single larger one."""
+_encode: Final = msgspec.msgpack.Encoder().encode
+
+
+def answer(store: Store, asked: ReadShard) -> tuple[str, bytes]:
+    """(error, body) of an answer."""
+    there = store.tables.whole(asked.table)
+    if there is None or asked.place >= there[0].shards:
+        return NO_TABLE, b""
+    kept, begins = there
+    after = max(asked.after, begins - 1)
+    rows = store.some_windows_after(asked.uid, after, WINDOWS_MAX, RESULTS_BYTES)
+    if not rows:
+        return "", _encode(ShardWindows(asked.after))
+    lost = rows[0].seq - after - 1 if asked.after else 0
+    return "", _encode(ShardWindows(rows[-1].seq, tuple(_of(row, kept, asked.place) for row in rows), lost))
+
+
+def _of(row: WindowCommit, kept: TableKept, place: int) -> WindowCommit:
+    """The rows of a shard. Of what has no such key the first shard has all, and counts it."""
+    try:
+        table = decode(row.rows) if row.rows else pa.table({})
+        part = split_by_range(table, kept.key, kept.shards)[place] if table.num_rows else table
+        rows = encode(part) if part.num_rows else b""
+    except (PeerError, *WRONG):
+        rows = b"" if place else row.rows
+    return replace(row, rows=rows, status=row.status if row.revision else b"", panes_used=b"")

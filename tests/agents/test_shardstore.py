@@ -1,0 +1,106 @@
+"""Shards of tables in stores: what all have together is what the table without shards has."""
+
+from __future__ import annotations
+
+import random
+
+import msgspec
+import pyarrow as pa
+import pytest
+
+from agents.disk import shardstore
+from agents.disk.store import Store
+from elf.batch import decode
+from elf.fields import replace
+from elf.job.spec import group_uid
+from elf.job.tables import (
+    NO_TABLE,
+    ReadShard,
+    ReadTable,
+    ShardRows,
+    ShardWindows,
+    TableRows,
+    shard_uid,
+)
+from tests.support.tables import JOB, KEPT, SECOND, TABLE, Rows, commit, shown
+
+SHARDS = 3
+WHOLE = replace(KEPT, table=f"{'b' * 32}.1", shards=SHARDS)
+
+
+def asked(store: Store, place: int, after: int) -> ShardWindows:
+    request = ReadShard(id=0, origin="", uid=JOB, table=WHOLE.table, place=place, after=after)
+    error, body = shardstore.answer(store, request)
+    assert not error
+    return msgspec.msgpack.decode(body, type=ShardWindows)
+
+
+def record(master: Store, place: int, after: int) -> ShardRows:
+    said = asked(master, place, after)
+    group = group_uid(JOB, place)
+    return ShardRows(group, shard_uid(WHOLE.table, place), after, said.upto, said.windows, said.lost)
+
+
+def of(store: Store, table: str) -> TableRows:
+    found = store.tables.read(ReadTable(id=0, origin="", uid=JOB, table=table))
+    assert isinstance(found, TableRows)
+    return found
+
+
+def drawn(rng: random.Random) -> Rows:
+    return [(f"{rng.randrange(12)}", "/", rng.randrange(9)) for _ in range(rng.randrange(9))]
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_all_shards_together_are_the_table_however_records_come(seed: int) -> None:
+    """Records come twice, and late ones again; one member of a group begins with the state of another."""
+    rng = random.Random(seed)
+    master, shards = Store(":memory:"), [Store(":memory:") for _ in range(SHARDS)]
+    retain = 40 * SECOND
+    master.tables.begin(replace(KEPT, retain_us=retain), None, 0)
+    master.tables.begin(replace(WHOLE, retain_us=retain), None, 0)
+    for place, store in enumerate(shards):
+        kept = replace(
+            WHOLE, job=group_uid(JOB, place), table=shard_uid(WHOLE.table, place), retain_us=retain
+        )
+        store.tables.begin(kept, None, 0)
+    records: list[list[ShardRows]] = [[] for _ in range(SHARDS)]
+    revisions: dict[int, int] = {}
+    for _ in range(40):
+        end = 10 * rng.randrange(1, 9)
+        row = commit(end, list({one[0]: one for one in drawn(rng)}.values()), revisions.get(end, 0))
+        revisions[end] = revisions.get(end, 0) + 1
+        master.tables.take(row, master.commit_windows(row))
+        for place, store in enumerate(shards):
+            if rng.random() < 0.5:
+                records[place].append(record(master, place, of(store, shard_uid(WHOLE.table, place)).number))
+            for said in rng.sample(records[place], min(2, len(records[place]))):
+                store.tables.put(said)
+    for place, store in enumerate(shards):
+        store.tables.put(record(master, place, of(store, shard_uid(WHOLE.table, place)).number))
+        other = Store(":memory:")
+        for state in store.tables.states(group_uid(JOB, place)):
+            other.tables.install(state)
+        assert other.tables.states(group_uid(JOB, place)) == store.tables.states(group_uid(JOB, place))
+    found = [of(store, shard_uid(WHOLE.table, place)) for place, store in enumerate(shards)]
+    assert {one.number for one in found} == {of(master, TABLE).number}
+    assert {one.newest_us for one in found} == {of(master, TABLE).newest_us}
+    assert sorted(row for one in found if one.rows for row in shown(one)) == shown(of(master, TABLE))
+
+
+def test_a_shard_begins_with_the_table_and_counts_what_is_no_longer_kept() -> None:
+    master = Store(":memory:")
+    for end in (10, 20, 30):
+        master.commit_windows(commit(end, [("a", "/", end)]))
+    none = ReadShard(id=0, origin="", uid=JOB, table=WHOLE.table, place=0, after=0)
+    assert shardstore.answer(master, none) == (NO_TABLE, b"")
+    master.tables.begin(WHOLE, None, 2)
+    said = [asked(master, place, 0) for place in range(SHARDS)]
+    assert [[row.seq for row in one.windows] for one in said] == [[2, 3]] * SHARDS
+    rows = [decode(row.rows) for one in said for row in one.windows if row.rows]
+    assert pa.concat_tables(rows)["n"].to_pylist() == [20, 30]
+    for end in (40, 50):
+        master.commit_windows(commit(end, [("a", "/", end)]))
+    master.prune_windows(JOB, 40 * SECOND)
+    late = asked(master, 0, 3)
+    assert (late.upto, late.lost) == (5, 1)

@@ -1,0 +1,95 @@
+"""Tables with shards, on virtual time: each key is in one of them, in the group of a key range, and what all
+have together is what the windows have said."""
+
+from __future__ import annotations
+
+from elf.batch import decode
+from elf.fields import replace
+from elf.job.spec import JobSpec, group_uid
+from elf.job.tables import ReadTable, TableRows, shard_uid
+from lab.chaos.agent import SimAgent
+from lab.chaos.engine import plan
+from lab.chaos.world import World
+from tests.support.histories import begun
+from tests.support.outside import refused, said
+from tests.support.tables import last_rows, rows
+
+QUERY = replace(plan(2), named=(("k0", "k0"),))
+TREES = replace(QUERY, trees=3)
+SEEN = "CREATE TABLE seen FROM JOB many KEY (k0) SHARDS 3"
+
+
+def sharded(seed: int, writing_ms: int) -> tuple[World, JobSpec, int]:
+    """A job of three trees, whose roots are on three agents, with a table of three shards; (the job, when
+    the writing ends)."""
+    world = World(seed, 4, checking=False)
+    _, until = begun(world, writing_ms, rate_ms=300, query=QUERY)
+    addresses = [agent.address for agent in world.agents]
+    many = world.create(1, TREES, "many", (addresses[2], addresses[3]))
+    world.run(3_000)
+    assert said(world, 2, SEEN).text == "table seen created, of the last window and all to come"
+    return world, many, until
+
+
+def leads(world: World, group: str) -> SimAgent:
+    return next(agent for agent in world.agents if agent.up and agent.node.job_groups.term(group) is not None)
+
+
+def test_a_key_is_found_in_its_shard_and_all_shards_together_have_what_the_windows_say() -> None:
+    world, job, until = sharded(311, 14_000)
+    homes = world.agents[0].node.log.homes
+    world.run(until - world.now + 6_000)
+    (table,) = world.agents[0].node.log.outputs()
+    assert homes(table.uid) == (job.uid, group_uid(job.uid, 1), group_uid(job.uid, 2))
+    truth = last_rows(world, job, 0)
+    found = {str(row["k0"]): row["s0"] for row in rows(world, 0, "SELECT k0, s0 FROM seen")}
+    assert len(found) > 3
+    assert found.items() <= {key: count for key, (_, count) in truth.items()}.items()
+    for through in range(4):
+        for key in found:
+            (one,) = rows(world, through, f"SELECT * FROM seen WHERE k0 = '{key}'")
+            assert (one["k0"], one["s0"]) == (key, found[key])
+    kept = [keys(leads(world, group), table.uid, place) for place, group in enumerate(homes(table.uid))]
+    assert sorted(key for some in kept for key in some) == sorted(found), "each is in one shard"
+    assert sum(map(bool, kept)) > 1
+
+
+def keys(agent: SimAgent, table: str, place: int) -> set[str]:
+    """What the store of an agent has of a shard."""
+    asked = ReadTable(id=0, origin="", uid="", table=shard_uid(table, place))
+    found = agent.store.tables.read(asked)
+    assert isinstance(found, TableRows)
+    return {str(row["k0"]) for row in decode(found.rows).to_pylist()} if found.rows else set()
+
+
+def test_shards_go_on_when_those_who_lead_them_and_the_master_die() -> None:
+    world, job, until = sharded(312, 20_000)
+    (table,) = world.agents[0].node.log.outputs()
+    world.run(3_000)
+    for group in world.agents[0].node.log.homes(table.uid):
+        lead = leads(world, group)
+        lead.crash()
+        world.run(1_500)
+        world.restart(lead)
+        world.run(1_500)
+    world.run(max(until - world.now, 0) + 8_000)
+    truth = {key: count for key, (_, count) in last_rows(world, job, 0).items()}
+    found = {str(row["k0"]): row["s0"] for row in rows(world, 3, "SELECT k0, s0 FROM seen")}
+    assert len(found) > 3
+    assert found.items() <= truth.items()
+    (shown,) = rows(world, 1, "SHOW TABLES")
+    assert (shown["table"], shown["shards"], shown["rows"]) == ("seen", 3, len(found))
+
+
+def test_shards_are_refused_where_there_are_too_few_key_ranges_and_end_with_their_table() -> None:
+    world, _, _ = sharded(313, 8_000)
+    why = "its shards are in the groups of the job's key ranges, and job many has 3"
+    assert why in refused(world, 1, "CREATE TABLE more FROM JOB many KEY (k0) SHARDS 4")
+    facts = {row["fact"]: row["value"] for row in rows(world, 1, "DESCRIBE TABLE seen")}
+    assert str(facts["shards"]).count("rows)") == 3
+    assert said(world, 2, "DROP TABLE seen").text == "table seen dropped"
+    world.run(4_000)
+    left = [agent.store.tables._file for agent in world.agents]
+    for file in left:
+        with file.reading() as con:
+            assert con.execute("SELECT count(*) FROM kept_tables").fetchone() == (0,)
