@@ -131,7 +131,14 @@ class ClusterConfig:
         {},
         between(),
         "What links between regions carry, as eu/us: 20 Mbit/s 40 ms (the delay, of one way, or nothing). "
-        "It means both directions, unless us/eu is there too. For EXPLAIN ROUTES.",
+        "It means both directions, unless us/eu is there too. For EXPLAIN ROUTES, and for routes.",
+    )
+    routes: str = setting(
+        "off",
+        choice("off", "propose", "act"),
+        "Whether it is planned by itself over which other regions jobs send, and how long panes wait at a "
+        "border: not at all; as decisions that people look at (SHOW DECISIONS); or as ones that act. The "
+        "same on all agents: the one that leads the catalog log goes by its own.",
     )
 
 

@@ -516,6 +516,7 @@ def _node(config: Config, keyring: Keyring, me: Identity, restored: Restored, st
         combine_ms=None if protocol.combine_secs is None else ms_of(protocol.combine_secs),
         border_us=None if config.cluster.border_secs is None else round(1e6 * config.cluster.border_secs),
         links=stated_links(config.cluster.links),
+        routes=config.cluster.routes,  # type: ignore[arg-type]  # one of its words
         replicas=protocol.replicas,
         eager=protocol.eager,
         copy_after_ms=ms_of(protocol.copy_after_secs),

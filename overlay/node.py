@@ -33,7 +33,7 @@ from overlay.messages import (
     well_formed,
 )
 from overlay.pastry import Pastry
-from overlay.regions import Regions
+from overlay.regions import Regions, Way
 from overlay.scribe import Scribe
 from overlay.treemessages import (
     Handover,
@@ -185,6 +185,10 @@ class Overlay:
         where it names two regions or more, trees with a host cross a border once (``overlay.regions``). Nodes
         move to their new places with their next refreshes."""
         self._scribe.regions.know(places)
+
+    def know_ways(self, ways: Mapping[bytes, Way]) -> None:
+        """The ways of all topics whose trees go over other regions (``overlay.regions.Way``); as above."""
+        self._scribe.regions.go(ways)
 
     # -- questions -------------------------------------------------------------------------------------------
 

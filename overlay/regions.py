@@ -18,6 +18,12 @@ and what they bring up is disjoint like everything in a tree (protocol 4.2). So 
 term, and no message that makes it one. Once a refresh each node looks whether it hangs where it should
 (``TreeLinks.home``): a second head goes below the first, and keeps its parent until that has said yes.
 
+**A way** may lead over one other region (``Regions.go``): while the host stands in ``Way.target``, the head
+of a region that is in ``Way.vias`` asks the head of the named region in place of the host. Where nobody there
+answers it asks the host, as without a way. Who is asked takes the asker like any child, and hangs below the
+host itself. No way has more than two hops: a region over which others go is not in ``vias`` itself. Two nodes
+that know different ways may ask one another; no circle of trees lasts (``treelinks``).
+
 Where fewer than two regions are known, or a topic has no host, nothing is different from trees without
 regions.
 """
@@ -25,7 +31,8 @@ regions.
 from __future__ import annotations
 
 from bisect import bisect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from overlay.context import Context
 from overlay.ids import closeness, key_of, node_id, to_int
@@ -41,22 +48,43 @@ def key_of_head(topic: bytes, region: str) -> bytes:
     return key_of(topic + b"\0head of " + region.encode())
 
 
+class Way(NamedTuple):
+    """Over which regions a topic's tree goes to a host in the region ``target``. ``vias``: by region, the one
+    over which it goes; others go there directly."""
+
+    target: str
+    vias: Mapping[str, str]
+
+
+Placed = Sequence[tuple[int, str]]
+"""Nodes, by their places on the ring."""
+
+
 class Regions:
     """Where nodes stand, as one node knows it."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
         self._of: dict[str, str] = {}
-        self._ours: list[tuple[int, str]] = []
-        """The nodes of our region, by their places on the ring."""
+        self._in: dict[str, Placed] = {}
+        """The nodes of each region."""
         self._region = ""
+        self._ways: Mapping[bytes, Way] = {}
 
     def know(self, places: Mapping[str, str]) -> None:
         """Where all nodes stand of which that is known, by address; who is not named stands nowhere."""
         self._of = {address: region for address, place in places.items() if (region := region_of(place))}
         here = self._of.get(self._context.me.address, "")
         self._region = here if len(set(self._of.values())) > 1 else ""
-        self._ours = sorted((node_id(a), a) for a, region in self._of.items() if here and region == here)
+        named: dict[str, list[tuple[int, str]]] = {}
+        for address, region in self._of.items():
+            named.setdefault(region, []).append((node_id(address), address))
+        self._in = {region: sorted(nodes) for region, nodes in named.items()}
+
+    def go(self, ways: Mapping[bytes, Way]) -> None:
+        """The ways of all topics that have one, or have had one: heads leave the region over which they went
+        when that is no longer in their way."""
+        self._ways = ways
 
     @property
     def region(self) -> str:
@@ -94,14 +122,35 @@ class Regions:
             return None
         if not self.crosses(host):
             return host
-        key = to_int(key_of_head(topic, self._region))
-        fit = (address for node, address in self._nearest(key) if address == me or not avoid(node))
-        head = next(fit, me)
-        return host if head == me else head
+        head = self._head(topic, self._region, avoid) or me
+        if head != me:
+            return head
+        via = self.via(topic, host)
+        return (self._head(topic, via, avoid) if via else "") or host
 
-    def _nearest(self, key: int) -> Iterator[tuple[int, str]]:
-        """The nodes of our region, the nearest to a key first: from there around the ring, both ways."""
-        ours = self._ours
+    def via(self, topic: bytes, host: str) -> str:
+        """The region over which a topic's tree goes from ours to its host; empty: it goes there directly."""
+        way = self._ways.get(topic)
+        if way is None or not self._region or self._of.get(host) != way.target:
+            return ""
+        via = way.vias.get(self._region, "")
+        return "" if via in (self._region, way.target) else via
+
+    def astray(self, topic: bytes, parent: str, above: str) -> bool:
+        """Whether our parent stands where it should not, and should be ``above``. A head may be below any
+        node of another region, to which a full host has sent it on, unless its topic has or had a way."""
+        if not (self.crosses(parent) and self.crosses(above)):
+            return self.crosses(parent) != self.crosses(above)
+        return topic in self._ways and self.of(above) not in ("", self.of(parent))
+
+    def _head(self, topic: bytes, region: str, avoid: Callable[[int], bool]) -> str:
+        """Of a region; empty: all of its nodes are to be avoided."""
+        me, key = self._context.me.address, to_int(key_of_head(topic, region))
+        nearest = self._nearest(self._in.get(region, ()), key)
+        return next((address for node, address in nearest if address == me or not avoid(node)), "")
+
+    def _nearest(self, ours: Placed, key: int) -> Iterator[tuple[int, str]]:
+        """Nodes of a region, the nearest to a key first: from there around the ring, both ways."""
         after = bisect(ours, (key,))
         before = after - 1
         for _ in ours:

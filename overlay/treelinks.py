@@ -148,16 +148,19 @@ class TreeLinks:
         above = self._above(tree)
         if above is None or tree.parent is None or tree.parent.address == above:
             return
-        is_head = above == tree.host and self._regions.crosses(above)
-        if self._regions.crosses(tree.parent.address) != is_head:
+        if self._regions.astray(tree.topic, tree.parent.address, above):
             tree.homing = 1
             self._move(tree, above, pushed=False)
 
     def may_climb(self, tree: Tree) -> bool:
-        """Whether our grandparent may be our parent: not where only a head should cross the border."""
+        """Whether our grandparent may be our parent: not where only a head should cross the border, or where
+        our way goes over the region of our parent."""
         if tree.parent is None or len(tree.path) < 2:
             return False
-        return self._regions.crosses(tree.parent.address) or not self._regions.crosses(tree.path[1])
+        parent, above = tree.parent.address, tree.path[1]
+        if self._regions.crosses(parent) and self._regions.via(tree.topic, tree.host):
+            return self._regions.of(parent) == self._regions.of(above)
+        return self._regions.crosses(parent) or not self._regions.crosses(above)
 
     def climb(self, tree: Tree) -> None:
         """Ask our grandparent for a place."""

@@ -13,7 +13,7 @@ from elf.job.catalog.assignments import TRIES, Decided
 from elf.job.catalog.log import CatalogLog
 from elf.job.messages.groups import JobStatus
 from elf.job.messages.inquiries import FlowStatus
-from elf.job.messages.log import TreesDecided
+from elf.job.messages.log import RouteDecided, TreesDecided
 from elf.job.promised import promise_told
 from elf.job.rollup.rooted import event_time
 from elf.job.spec import END_OF_TIME, Flow, JobSpec, VersionRecord, job_of, place_of
@@ -55,24 +55,49 @@ def promise_of(spec: JobSpec, work: JobWork | None) -> str:
 
 def decisions(log: CatalogLog, named: Callable[[str], str], now_ms: int) -> list[dict[str, object]]:
     """What was decided of jobs without being asked, the last first, and whether it was done."""
-    rows: list[dict[str, object]] = []
-    for one in log.assignments:
-        spec = log.ever(job_of(one.uid))
-        going = now_ms - one.at_ms <= CARRIED_MS and log.assignments.last(one.uid) == one
-        state = "done" if log.assignments.was_carried_out(one) else "under way" if going else "not done"
-        what, before, after = _decided(one, named)
-        rows.append(
-            {
-                "at": moment_of(1_000 * one.at_ms),
-                "job": spec.name if spec is not None else one.uid,
-                "moves": what,
-                "from": before,
-                "to": after,
-                "state": state,
-                "why": one.why,
-            }
-        )
-    return rows[::-1]
+    rows = [(one.seq, _assigned(one, log, named, now_ms)) for one in log.assignments]
+    rows += [(one.seq, _routed(one, log)) for one in log.routings]
+    return [row for _, row in sorted(rows, key=lambda row: -row[0])]
+
+
+def _assigned(one: Decided, log: CatalogLog, named: Callable[[str], str], now_ms: int) -> dict[str, object]:
+    """What was decided of a job."""
+    spec = log.ever(job_of(one.uid))
+    going = now_ms - one.at_ms <= CARRIED_MS and log.assignments.last(one.uid) == one
+    state = "done" if log.assignments.was_carried_out(one) else "under way" if going else "not done"
+    what, before, after = _decided(one, named)
+    return {
+        "at": moment_of(1_000 * one.at_ms),
+        "job": spec.name if spec is not None else one.uid,
+        "moves": what,
+        "from": before,
+        "to": after,
+        "state": state,
+        "why": one.why,
+    }
+
+
+def _routed(one: RouteDecided, log: CatalogLog) -> dict[str, object]:
+    """What was decided of how a flow goes over borders: it holds until something else does."""
+    last, flow = log.routings.last(one.uid), log.flow(one.uid)
+    holds = "in effect" if one.acts else "proposed"
+    readers = ", ".join(sorted({spec.name for spec in log.attached(one.uid)}))
+    return {
+        "at": moment_of(1_000 * one.at_ms),
+        "job": readers or one.uid,
+        "moves": "route",
+        "from": "",
+        "to": route_told(one, 0 if flow is None else flow.fragment.pane_us),
+        "state": holds if last == one else "over",
+        "why": one.why,
+    }
+
+
+def route_told(one: RouteDecided, pane_us: int) -> str:
+    """How a flow goes, in words."""
+    ways = ", ".join(f"{source} → {via} → {one.target}" for source, via in one.vias)
+    held = f"; heads hold {one.panes * pane_us / 1e6:g} s" if one.panes and pane_us else ""
+    return f"{ways or f'directly to {one.target}'}{held}"
 
 
 def _decided(one: Decided, named: Callable[[str], str]) -> tuple[str, str, str]:

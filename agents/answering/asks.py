@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 from elf.job import effects as do
 from elf.job.effects import Effect, PastAnswer, PastQuestion, TableQuestion
+from elf.job.messages.log import DecideRoute
 from elf.job.spec import JobSpec
 from elf.ql.own import OwnAggregate
 from elf.wire.base import Answer, Request
@@ -131,6 +132,14 @@ class Tell:
 
 
 @dataclass(frozen=True)
+class Propose:
+    """Asked alone: the catalog log is to have these, of which this agent leads the voters. Comes back at
+    once, without answers."""
+
+    words: tuple[DecideRoute, ...]
+
+
+@dataclass(frozen=True)
 class Reading:
     """The client reads the windows of a job from now on, or all after the result of number ``after``.
     ``drops``: the job is its own one-shot SELECT. ``then``: it wants none of them, but what this procedure
@@ -144,7 +153,7 @@ class Reading:
     after: int | None = None
 
 
-Ask = ToAddress | ToKey | Until | Offload | Tell
+Ask = ToAddress | ToKey | Until | Offload | Tell | Propose
 Procedure = Generator[list[Ask], list[Answer], Reply | Reading]
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from agents.answering import audited
-from agents.answering.asks import SILENT, Offload, Procedure, Reading, Tell, ToAddress, ToKey, Until
+from agents.answering.asks import SILENT, Offload, Procedure, Propose, Reading, Tell, ToAddress, ToKey, Until
 from agents.answering.quotas import OverQuota
 from agents.answering.statements import Statements
 from elf.errors import ElfError, UserError
@@ -134,6 +134,14 @@ class Clients:
         self._running["", entry.seq] = running
         return self._step(running, None, now_ms)
 
+    def plan_routes(self, now_ms: int) -> list[Step]:
+        """As the leader of the catalog log's voters: decide over which regions flows send, if that is due."""
+        routing, key = self.statements.routing, ("", 0)
+        if key in self._running or not routing.due(now_ms):
+            return []
+        running = self._running[key] = _Running(*key, routing.decided(now_ms), None)
+        return self._step(running, None, now_ms)
+
     def _execute(self, asked: Execute, now_ms: int, who: Principal | None) -> Procedure:
         self.statements.creators.statement(asked.creator, now_ms)
         return (yield from self.statements.execute(asked, now_ms, who))
@@ -170,6 +178,9 @@ class Clients:
                 self._next_id += 1
                 self._by_id[self._next_id] = running
                 return [ask.effect(self._next_id)]
+            if isinstance(ask, Propose):
+                words = [Send(self._address, word) for word in ask.words]
+                return [*words, *self._step(running, [], now_ms)]
             if isinstance(ask, Tell):
                 return [Send(running.client, ask.reply), *self._step(running, [], now_ms)]
             running.deadline_ms = max(running.deadline_ms, now_ms + ask.within_ms)
@@ -206,7 +217,8 @@ class Clients:
         if running.asked is not None:
             found.extend(audited.request(running.client, running.asked, end))
         if not running.client:
-            return [Undone("what was decided of a job", end.text)] if isinstance(end, Failed) else []
+            what = "what was decided of a job" if running.request else "a plan of routes"
+            return [Undone(what, end.text)] if isinstance(end, Failed) else []
         if not isinstance(end, Reading):
             return [*found, Send(running.client, end)]
         left = running.windows or end.windows

@@ -1,6 +1,6 @@
-"""EXPLAIN ROUTES: over which regions jobs would send, and how often, if the planner (``elf.planning.routes``)
-had its way; beside how they do. All agents are asked for their work and for what they know of links. It
-changes nothing in the fleet.
+"""Over which regions jobs would send, and how often, if the planner (``elf.planning.routes``) had its way;
+beside how they do: for EXPLAIN ROUTES, and for the agent that decides (``agents.answering.routing``). All
+agents are asked for their work and for what they know of links.
 
 | what | from |
 |---|---|
@@ -30,7 +30,7 @@ from elf.errors import UserError
 from elf.job.catalog.log import CatalogLog
 from elf.job.links import PERIOD_MS, PERIODS
 from elf.job.spec import Flow
-from elf.job.units import held_panes, unit_of
+from elf.job.units import held_panes, hold_us, unit_of
 from elf.job.work import FlowWork, InspectWork, WorkStatus
 from elf.wire.base import Answer
 from elf.wire.clients import Reply
@@ -50,8 +50,10 @@ _NOWHERE: Final = "no agent says where it stands (agent.place and cluster.region
 
 class Wanted(msgspec.Struct, frozen=True):
     """What a flow wants to have carried. ``sources``: rows a second by region; ``samples``: rows and bytes of
-    batches; ``unit``: how many panes may be one, ``held``: how many are."""
+    batches; ``unit``: how many panes may be one, ``held``: how many are; ``vias``: over which regions others
+    send to ``target``, where they do."""
 
+    uid: str
     name: str
     target: str
     sources: dict[str, float]
@@ -59,6 +61,19 @@ class Wanted(msgspec.Struct, frozen=True):
     pane_s: float
     unit: int
     held: int
+    vias: dict[str, str]
+
+
+Turn = tuple[str, str, tuple[tuple[str, str], ...], int]
+"""What a flow turns to: its uid, the region of its root, over which regions others send there, and how many
+panes heads hold (0: as many as readers allow)."""
+
+
+class Turned(msgspec.Struct, frozen=True):
+    """What flows are to turn to, and ``why``, or why not."""
+
+    turns: tuple[Turn, ...] = ()
+    why: list[str] = []
 
 
 class Planned(msgspec.Struct, frozen=True):
@@ -70,6 +85,7 @@ class Planned(msgspec.Struct, frozen=True):
     plan: Told | None
     differs: list[str]
     missing: list[str]
+    turned: Turned = Turned()
 
 
 class Routes:
@@ -82,12 +98,19 @@ class Routes:
         self._stated = stated
         self._hold_us = hold_us
 
-    def of(self, request: int) -> Procedure:
+    def of(self, request: int, mode: str) -> Procedure:
+        """EXPLAIN ROUTES. ``mode``: ``cluster.routes`` of this agent."""
+        told, _ = yield from self.found()
+        told["acts"] = _acts(mode)
+        return Reply(request=request, text=laid_out(told), body=json.dumps(told).encode())
+
+    def found(self) -> Generator[list[Ask], list[Answer], tuple[Told, Turned]]:
+        """Everything that EXPLAIN ROUTES tells, and what flows are to turn to."""
         regions = {address: region_of(place) for address, place in self._log.places().items()}
         names = sorted(set(regions.values()))
         if len(names) < 2:
             one = f"all agents that say where they stand are in {names[0]}" if names else _NOWHERE
-            return _reply(request, {"why_not": f"nothing crosses a border: {one}", "changes": "nothing"})
+            return {"why_not": f"nothing crosses a border: {one}"}, Turned()
         flows = self._log.flows()
         asked = InspectWork(id=0, origin="", flows=tuple(flow.uid for flow in flows), links=True)
         addresses = sorted(self._log.addresses() | {flow.leader for flow in flows})
@@ -103,8 +126,8 @@ class Routes:
         }
         demands = self._demands(flows, regions, worked, told)
         told["missing"] += _unmeasured(told["links"])
-        yield from _add_plan(told, demands)
-        return _reply(request, told | {"changes": "nothing"})
+        turned = yield from _add_plan(told, demands)
+        return told, turned
 
     def _unknown(
         self, addresses: Sequence[str], worked: Mapping[str, WorkStatus], regions: Mapping[str, str]
@@ -147,7 +170,7 @@ class Routes:
     ) -> tuple[Told, Wanted | None, str]:
         """What is told of a flow, what it wants to have carried, or why that is not known."""
         pane_s, unit = flow.fragment.pane_us / 1e6, unit_of(self._log, flow.uid)
-        held = held_panes(unit, flow.fragment.pane_us, self._hold_us)
+        held = held_panes(unit, flow.fragment.pane_us, hold_us(self._log, flow, self._hold_us))
         target, sources = regions.get(flow.leader, ""), defaultdict[str, float](float)
         for address, work in works.items():
             if pane_s and work.rows and work.snapshots and address in regions:
@@ -160,6 +183,7 @@ class Routes:
             "pane_s": pane_s,
             "panes": unit,
             "today_s": pane_s * held,
+            "vias": self._vias(flow, target),
             "size": None,
         }
         if not pane_s:
@@ -176,11 +200,25 @@ class Routes:
             for address, work in works.items()
             if regions.get(address, target) != target and _is_head(work, regions[address], regions)
         }
-        return told, Wanted(name, target, dict(sources), _samples(works, inputs), pane_s, unit, held), ""
+        samples, vias = _samples(works, inputs), told["vias"]
+        wanted = Wanted(flow.uid, name, target, dict(sources), samples, pane_s, unit, held, vias)
+        return told, wanted, ""
+
+    def _vias(self, flow: Flow, target: str) -> dict[str, str]:
+        """Over which regions others send to that of a flow's root, where they do."""
+        decided, vias = self._log.routings.ways().get(flow.uid, ("", ()))
+        return dict(vias) if decided == target else {}
 
 
-def _reply(request: int, told: Told) -> Reply:
-    return Reply(request=request, text=laid_out(told), body=json.dumps(told).encode())
+def _acts(mode: str) -> str:
+    """What comes of a plan, in words."""
+    return {
+        "off": "nothing in the fleet is changed by this, and nothing acts on the plan (cluster.routes: off)",
+        "propose": "nothing in the fleet is changed by this; what the agent that plans proposes is in SHOW "
+        "DECISIONS, and nothing acts on it (cluster.routes: propose)",
+        "act": "nothing in the fleet is changed by this; the agent that plans acts on what it finds "
+        "(cluster.routes: act), and SHOW DECISIONS says what and why",
+    }[mode]
 
 
 def _some(names: Sequence[str]) -> str:
@@ -274,23 +312,24 @@ def _unmeasured(links: Sequence[Told]) -> list[str]:
 # -- the plan ------------------------------------------------------------------------------------------------
 
 
-def _add_plan(told: Told, wanted: Sequence[Wanted]) -> Generator[list[Ask], list[Answer], None]:
-    """Add the plan, or say why there is none."""
+def _add_plan(told: Told, wanted: Sequence[Wanted]) -> Generator[list[Ask], list[Answer], Turned]:
+    """Add the plan, or say why there is none. Returns what flows are to turn to."""
     told["plan"], told["differs"] = None, []
     if not wanted:
         told["missing"].append("no job over several regions can be planned for now")
-        return
+        return Turned()
     try:
         found = yield from plan_routes(partial(_plan, told["links"], wanted))
     except UserError as error:
         told["missing"].append(f"no plan: {error}")
-        return
+        return Turned()
     told["plan"], told["differs"] = found.plan, found.differs
     told["missing"] += found.missing
     for job in told["jobs"]:
         job["size"] = found.sizes.get(job["job"])
     for link in told["links"]:
         link |= found.loads.get((link["origin"], link["target"]), {})
+    return found.turned
 
 
 def _plan(links: Sequence[Told], wanted: Sequence[Wanted]) -> Planned:

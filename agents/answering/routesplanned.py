@@ -1,19 +1,20 @@
-"""EXPLAIN ROUTES: what the planner makes of links and of what flows want, and what of it is not as today."""
+"""What the planner makes of links and of what flows want, what of it is not as today, and whether it is so
+much better that flows turn to it (``elf.planning.routes.turning``)."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from typing import Final
 
-from agents.answering.routes import Pair, Planned, Told, Wanted
+from agents.answering.routes import Pair, Planned, Told, Turned, Wanted
 from elf.errors import UserError
-from elf.planning.routes.model import Demand, Link, Problem
-from elf.planning.routes.planner import Plan, plan
+from elf.planning.routes.model import Demand, Job, Link, Problem
+from elf.planning.routes.planner import Plan, Route, plan
 from elf.planning.routes.sizes import fitted
+from elf.planning.routes.turning import Standing, compared, held_panes_for, panes_to_hold, tree_of
 
-_ROUNDING: Final = 1e-6
-"""Of intervals: a solver's last digits."""
+SURE = ("stated", "probed")
+"""How a rate must be known for a plan that rests on it to act; one that was seen may be far below it."""
 
 
 def planned(links: Sequence[Told], wanted: Sequence[Wanted]) -> Planned:
@@ -52,56 +53,119 @@ def planned(links: Sequence[Told], wanted: Sequence[Wanted]) -> Planned:
             "cluster.links states what they can"
         )
     by_name = {one.name: one for one in wanted}
-    routes = _routes(found, by_name)
-    told = {"routes": routes, "infeasible": found.infeasible, "reasons": list(found.reasons)}
-    loads = _loads(found, Problem(known, demands, "fair"), by_name)
-    return Planned(sizes, loads, told, _differs(routes, by_name), missing)
+    problem = Problem(known, demands, "fair")
+    routes = _routes(found, problem, by_name)
+    told: Told = {"routes": routes, "infeasible": found.infeasible, "reasons": list(found.reasons)}
+    turned = _turned(problem, links, routes, by_name)
+    told["today"] = turned.why
+    loads = _loads(problem, routes, by_name)
+    return Planned(sizes, loads, told, _differs(routes, by_name), missing, turned)
 
 
-def _loads(found: Plan, problem: Problem, wanted: Mapping[str, Wanted]) -> dict[Pair, Told]:
-    """Bytes a second on each link by the fitted sizes: today, when all send directly, and by the plan."""
-    todays = [wanted[job.demand.name] for job in problem.jobs]
-    often = [1 / (one.pane_s * one.held) for one in todays]
+def _today(of: Wanted) -> Standing:
+    return Standing(of.vias, of.pane_s * of.held)
+
+
+def _by_plan(of: Wanted, route: Told) -> Standing:
+    return Standing(route["vias"], of.pane_s * route["panes"])
+
+
+def _loads(problem: Problem, routes: Mapping[str, Told], wanted: Mapping[str, Wanted]) -> dict[Pair, Told]:
+    """Bytes a second on each link by the fitted sizes: as flows send today, and by the plan."""
     loads: dict[Pair, Told] = defaultdict(dict)
-    for (a, b), load in problem.loads([job.direct for job in problem.jobs], often).items():
-        loads[problem.regions[a], problem.regions[b]]["today_load"] = load
-    for pair, use in found.links.items():
-        loads[pair]["planned_load"] = use.load
+    jobs = {job.demand.name: job for job in problem.jobs}
+    today = {name: _today(wanted[name]) for name in jobs}
+    by_plan = {name: _by_plan(wanted[name], route) for name, route in routes.items()}
+    for what, standings in (("today_load", today), ("planned_load", by_plan)):
+        those = [jobs[name] for name in standings]
+        trees = [tree_of(problem, job, standings[job.demand.name]) for job in those]
+        often = [1 / standings[job.demand.name].interval_s for job in those]
+        for (a, b), load in problem.loads_of(those, trees, often).items():
+            loads[problem.regions[a], problem.regions[b]][what] = load
     return dict(loads)
 
 
-def _routes(found: Plan, wanted: Mapping[str, Wanted]) -> dict[str, Told]:
-    """By job. ``panes``: what comes nearest to the interval, and is no shorter: heads hold whole panes, as
-    many as divide the unit."""
+def _routes(found: Plan, problem: Problem, wanted: Mapping[str, Wanted]) -> dict[str, Told]:
+    """By job. ``panes``: how many heads hold, of those that divide the unit."""
+    jobs = {job.demand.name: job for job in problem.jobs}
+    return {name: _route(problem, jobs[name], route, wanted[name]) for name, route in found.routes.items()}
+
+
+def _route(problem: Problem, job: Job, route: Route, of: Wanted) -> Told:
+    tree = tree_of(problem, job, Standing(route.vias, route.interval_s))
+    able = [n for n in range(1, of.unit + 1) if of.unit % n == 0]
+    under_way_s = held_panes_for(problem, job, tree, able, of.pane_s)
+    panes = panes_to_hold(under_way_s, of.pane_s, route.interval_s)
     return {
-        name: {
-            "target": route.target,
-            "vias": route.vias,
-            "interval_s": route.interval_s,
-            "panes": _panes(wanted[name], route.interval_s),
-            "direct_s": route.direct_s,
-            "batch_s": route.batch_s,
-        }
-        for name, route in found.routes.items()
+        "target": route.target,
+        "vias": route.vias,
+        "interval_s": route.interval_s,
+        "panes": panes,
+        "direct_s": route.direct_s,
+        "batch_s": under_way_s[panes],
     }
 
 
-def _panes(of: Wanted, interval_s: float) -> int:
-    able = (n for n in range(1, of.unit) if of.unit % n == 0)
-    return next((n for n in able if n * of.pane_s >= interval_s - _ROUNDING), of.unit)
-
-
 def _differs(routes: Mapping[str, Told], wanted: Mapping[str, Wanted]) -> list[str]:
-    """What jobs would do in another way than today: all send directly through heads."""
+    """What jobs would do in another way than today."""
     found = []
     for name, route in routes.items():
         one, panes = wanted[name], route["panes"]
         told = [
-            f"{source} would send over {via}, and sends to {route['target']}"
+            f"{source} would send {_said(via, one.target)}, and sends {_said(was, one.target)}"
             for source, via in route["vias"].items()
-            if via != route["target"]
+            if via != (was := one.vias.get(source, one.target))
         ]
         if panes != one.held:
             told.append(f"heads would hold {panes * one.pane_s:g} s, and hold {one.held * one.pane_s:g} s")
         found += [f"{name}: {'; '.join(told)}"] if told else []
     return found
+
+
+def _said(via: str, target: str) -> str:
+    return f"directly to {target}" if via == target else f"over {via}"
+
+
+def _turned(
+    problem: Problem, links: Sequence[Told], routes: Mapping[str, Told], wanted: Mapping[str, Wanted]
+) -> Turned:
+    """What flows turn to, if it is worth it and links are known well enough."""
+    other = {name: route for name, route in routes.items() if _differs({name: route}, wanted)}
+    if not other:
+        return Turned((), ["flows send as the plan has it"])
+    comparison = compared(
+        problem,
+        {name: _today(wanted[name]) for name in routes},
+        {name: _by_plan(wanted[name], route) for name, route in routes.items()},
+    )
+    why = list(comparison.reasons)
+    if not comparison.turns:
+        return Turned((), why)
+    sure = {(one["origin"], one["target"]) for one in links if one["is"] in SURE}
+    turns, unsure = [], set[Pair]()
+    for name, route in other.items():
+        missing = _uses(route["vias"], route["target"]) - sure
+        unsure |= missing
+        if not missing:
+            turns.append((wanted[name].uid, route["target"], _detours(route), _hold(route, wanted[name])))
+    if unsure:
+        said = ", ".join(f"{a} → {b}" for a, b in sorted(unsure))
+        why.append(
+            "nothing turns to links that are neither stated nor probed, and were only seen to carry "
+            f"something: {said}"
+        )
+    return Turned(tuple(turns), why)
+
+
+def _uses(vias: Mapping[str, str], target: str) -> set[Pair]:
+    found = {(source, via) for source, via in vias.items()}
+    return found | {(via, target) for via in vias.values() if via != target}
+
+
+def _detours(route: Told) -> tuple[tuple[str, str], ...]:
+    return tuple(sorted((a, via) for a, via in route["vias"].items() if via != route["target"]))
+
+
+def _hold(route: Told, of: Wanted) -> int:
+    """0: as many as readers allow."""
+    return 0 if route["panes"] == of.unit else int(route["panes"])

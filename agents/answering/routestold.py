@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
 from agents.answering.explained import INDENT, table
-
-_NOTHING: Final = "nothing in the fleet is changed by this, and nothing acts on the plan"
 
 
 def laid_out(told: Mapping[str, Any]) -> str:
     """Sections with a line before each."""
     if "why_not" in told:
-        return f"{told['why_not']}\n{_NOTHING}"
+        return f"{told['why_not']}\n{told['acts']}"
     sections = [
         ["regions: " + ", ".join(f"{one['region']} ({_agents(one['agents'])})" for one in told["regions"])],
         _links(told),
@@ -22,7 +20,7 @@ def laid_out(told: Mapping[str, Any]) -> str:
     ]
     if told["missing"]:
         sections.append(["what is missing, and what would say more", *_indented(told["missing"])])
-    sections.append([_NOTHING])
+    sections.append([told["acts"]])
     return "\n\n".join("\n".join(section) for section in sections)
 
 
@@ -78,11 +76,21 @@ def _jobs(told: Mapping[str, Any]) -> list[str]:
             ", ".join(f"{region} {rate:,.1f}" for region, rate in one["rows_per_sec"].items()),
             f"{one['pane_s']:g}",
             f"{one['today_s']:g}",
+            _detours(one),
             "" if one["size"] is None else f"{one['size']['said']} (off by {one['size']['residual']:.0%})",
         )
         for one in told["jobs"]
     ]
-    headings = ("job", "stream", "to", "rows/s from", "pane s", "held s", "bytes of a batch of I rows")
+    headings = (
+        "job",
+        "stream",
+        "to",
+        "rows/s from",
+        "pane s",
+        "held s",
+        "over",
+        "bytes of a batch of I rows",
+    )
     return ["jobs, a line for each of their flows", *table(headings, rows)]
 
 
@@ -103,13 +111,16 @@ def _plan(told: Mapping[str, Any]) -> list[list[str]]:
     ]
     headings = ("job", "ways", "interval s", "direct s", "panes", "batch under way s")
     routes = table(headings, rows) if rows else [f"{INDENT}no job is carried"]
-    differs = told["differs"] or [
-        "nothing: jobs send directly through heads, and hold as long, as the plan has it"
-    ]
+    differs = told["differs"] or ["nothing"]
     return [
         ["plan", *routes, *_indented(plan["reasons"])],
         ["what it would do in another way than today", *_indented(differs)],
+        ["whether that is worth a change", *_indented(plan["today"])],
     ]
+
+
+def _detours(job: Mapping[str, Any]) -> str:
+    return ", ".join(_way(source, via, job["target"]) for source, via in job["vias"].items())
 
 
 def _way(source: str, via: str, target: str) -> str:

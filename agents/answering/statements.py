@@ -44,6 +44,7 @@ from agents.answering.planning import Planning
 from agents.answering.promising import check_promise, promise_worked_out
 from agents.answering.quotas import Creators, Quotas
 from agents.answering.routes import Routes, Stated
+from agents.answering.routing import Mode, Routing
 from agents.answering.scaling import Scaling
 from agents.answering.sharing import Instead
 from agents.answering.submissions import Submissions, described, program_row
@@ -109,9 +110,10 @@ class Statements:
         budgets: BudgetKeeper | None = None,
         links: Stated = MappingProxyType({}),
         hold_us: int | None = None,
+        routes: Mode = "off",
     ) -> None:
         """``holds``: whether this agent is a member of the group of a job, by its uid. ``links`` and
-        ``hold_us``: as in ``Routes``."""
+        ``hold_us``: as in ``Routes``; ``routes``: as in ``Routing``."""
         self.budgets = budgets or BudgetKeeper(Budgets())
         self._keys = keys
         self._me = me
@@ -129,6 +131,7 @@ class Statements:
         self._costs = Costs(log, fleet, me.address, self.budgets)
         self._latencies = Latencies(fleet)
         self._routes = Routes(log, fleet, links, hold_us)
+        self.routing = Routing(log, self._routes, routes)
         self._tapping = Tapping(log, fleet)
         self._tracing = Tracing(log, fleet, self.masters)
         self._outputs = Outputs(log, fleet, self.masters)
@@ -242,7 +245,7 @@ class Statements:
             case statements.Explain():
                 return (yield from self._explain(asked, statement, now_ms))
             case statements.ExplainRoutes():
-                return (yield from self._routes.of(asked.request))
+                return (yield from self._routes.of(asked.request, self.routing.mode))
             case past.PastSelect():
                 return (yield from Past(self.masters).select(asked, statement, now_ms))
             case keyed.TableSelect():

@@ -9,6 +9,7 @@ from typing import Final, Literal
 
 import overlay as ring
 from agents.answering.quotas import Quotas
+from agents.answering.routing import Mode
 from elf.fields import replace
 from elf.job.catalog.log import CatalogLog
 from elf.job.catalog.membership import Cluster, Identity
@@ -98,6 +99,9 @@ class NodeSettings:
     (``elf.job.units``)."""
     links: Mapping[tuple[str, str], tuple[float, float | None]] = field(default_factory=dict)
     """What is stated of links between regions, from one to the other: bytes a second, and delay in s."""
+    routes: Mode = "off"
+    """Whether this agent, if it leads the voters, plans over which regions flows send, and whether that
+    acts."""
     replicas: int = 2
     eager: bool = False
     """Snapshots are copied at once, and open panes at each checkpoint."""

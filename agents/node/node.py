@@ -78,6 +78,7 @@ from elf.job.messages.log import (
     Proposal,
     Refused,
     RosterChanged,
+    RouteDecided,
     SignedTail,
     Spread,
     TreesDecided,
@@ -206,6 +207,7 @@ class Node:
                 self.lending.keeper,
                 settings.links,
                 settings.border_us,
+                settings.routes,
             ),
         )
         self.witness = Witness(log, self.membership)
@@ -373,7 +375,8 @@ class Node:
             return []
         self.balancing.heard(self.me.address, self._load.said, now_ms)
         decided = self.balancing.decide(now_ms)
-        return [step for one in decided for step in self.catalog.serve(self.me.address, one, now_ms)]
+        found = [step for one in decided for step in self.catalog.serve(self.me.address, one, now_ms)]
+        return [*found, *self.clients.plan_routes(now_ms)]
 
     # -- what comes back to ourselves, and what the overlay tells --------------------------------------------
 
@@ -543,6 +546,8 @@ class Node:
                     found.append(Known(entry.signed))
         if any(isinstance(entry, MemberJoined | MemberLeft) for entry in new):
             self._working.members_changed()
+        if any(isinstance(entry, RouteDecided) for entry in new):
+            self._working.routes_changed()
         if any(not isinstance(entry, MemberLeft) for entry in new):
             found.extend(self.hosting.found_ranges(self.me.agent_id))
             found.extend(self.hosting.log_grew())

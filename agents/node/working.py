@@ -45,9 +45,10 @@ from elf.job.rollup.mirrors import is_copy
 from elf.job.rollup.sender import Sender
 from elf.job.rollup.slices import piece_of
 from elf.job.spec import END_OF_TIME, Flow
-from elf.job.units import unit_of
+from elf.job.units import hold_us, unit_of
 from elf.job.work import LinkWork
 from elf.planning.latency import POLL_S
+from overlay.regions import Way
 
 DEFAULT_LATENESS_US = 2_000_000
 """Of a flow that leaves it to its streams, for warnings about clocks."""
@@ -102,7 +103,7 @@ class Working:
             crosses=self._overlay.regions.crosses,
             crossed=self.links.sent,
             unit_of=lambda flow: unit_of(self._log, flow.uid),
-            hold_us=settings.border_us,
+            hold_us=lambda flow: hold_us(self._log, flow, settings.border_us),
         )
         self._beginning = Beginning(self._log.flow, self._overlay.parent)
         self.replicas = Replicas(context, self.sender, self._roots, settings, restored)
@@ -291,6 +292,15 @@ class Working:
     def members_changed(self) -> None:
         """The log says of more or other agents where they stand: trees go by regions."""
         self._overlay.know_places(self._log.places())
+        self.routes_changed()
+
+    def routes_changed(self) -> None:
+        """The log says how flows go over borders (protocol 4.12)."""
+        ways = self._log.routings.ways().items()
+        flows = ((self._log.flow(uid), way) for uid, way in ways)
+        self._overlay.know_ways(
+            {flow.topic: Way(target, dict(vias)) for flow, (target, vias) in flows if flow is not None}
+        )
 
     def links_told(self, now_ms: int) -> tuple[LinkWork, ...]:
         """What is known here of the links to other regions."""

@@ -80,9 +80,10 @@ def address() -> Kind[str]:
 
 
 def choice(*names: str) -> Kind[str]:
-    """One of these words."""
+    """One of these words. In YAML ``off`` is false."""
 
     def read(value: object) -> str:
+        value = "off" if value is False and "off" in names else value
         if not isinstance(value, str) or value not in names:
             hint = f" (nearest: {nearest(str(value), names)})" if isinstance(value, str) else ""
             raise Unfit(f"must be one of {', '.join(names)}, not {_shown(value)}{hint}")

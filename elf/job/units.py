@@ -80,6 +80,13 @@ def unit_of(log: CatalogLog, uid: str) -> int:
     return agreed(log.attached(uid), flow.fragment)
 
 
+def hold_us(log: CatalogLog, flow: Flow, most_us: int | None) -> int | None:
+    """How long a head holds panes of a flow: what was decided of it (``elf.job.catalog.routings``), and never
+    longer than its own ``most_us``. None: as long as readers allow."""
+    decided_us = log.routings.panes(flow.uid) * flow.fragment.pane_us
+    return min((one for one in (decided_us, most_us) if one), default=None) if most_us != 0 else 0
+
+
 def unit_end_us(log: CatalogLog, flow: Flow, pane: int) -> int:
     """When the unit that a pane is in ends, in event time."""
     unit = unit_of(log, flow.uid)

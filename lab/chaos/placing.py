@@ -1,5 +1,6 @@
-"""Jobs that get other trees while they run, and what is decided of where they are and how many trees they
-have: as people ask for it, and as the leader of the catalog log decides it, in time and too late."""
+"""Jobs that get other trees while they run, and what is decided of where they are, how many trees they have,
+and over which regions they send: as people ask for it, and as the leader of the catalog log decides it, in
+time and too late."""
 
 from __future__ import annotations
 
@@ -8,14 +9,17 @@ from functools import partial
 
 from elf.fields import replace
 from elf.job.messages.groups import ReconfigureJob
-from elf.job.messages.log import AssignJobGroup, DecideTrees
+from elf.job.messages.log import AssignJobGroup, DecideRoute, DecideTrees
 from elf.job.spec import JobSpec
 from elf.ql.plan import Plan
 from lab.chaos.engine import defined
 from lab.chaos.schedule import Fault
 from lab.chaos.world import World
+from overlay.regions import region_of
 
 TREES_MOST = 3
+HELD = (0, 0, 1, 2, 3, 6)
+"""Panes that a head is to hold."""
 LATE_MS = (1_000, 3_000, 6_000)
 """A decision is proposed again so much later."""
 
@@ -66,7 +70,28 @@ def decide(world: World, spec: JobSpec, fault: Fault, rng: random.Random) -> Non
         world.at(at_ms + late_ms, partial(_propose, world, word))
 
 
-def _propose(world: World, word: AssignJobGroup | DecideTrees) -> None:
+def route(world: World, spec: JobSpec, rng: random.Random) -> None:
+    """The same of how the flows of a job go over borders: over which regions, and in units of what."""
+    regions = sorted({region_of(agent.place) for agent in world.agents})
+    for flow in spec.flows:
+        root = world.by_address.get(flow.leader)
+        target = region_of(root.place) if root is not None and rng.random() < 0.8 else rng.choice(regions)
+        over = {region for region in regions if region != target and rng.random() < 0.5}
+        vias = [(one, rng.choice(sorted(over))) for one in regions if one not in {target, *over} and over]
+        word = DecideRoute(
+            uid=flow.uid,
+            target=target,
+            vias=tuple(vias),
+            panes=rng.choice(HELD),
+            at_ms=world.now,
+            why="chaos",
+            acts=rng.random() < 0.8,
+        )
+        for late_ms in (0, rng.choice(LATE_MS)):
+            world.at(world.now + late_ms, partial(_propose, world, word))
+
+
+def _propose(world: World, word: AssignJobGroup | DecideTrees | DecideRoute) -> None:
     """Whoever leads then."""
     agent = next((one for one in world.agents if one.up and one.node.catalog.leads), None)
     if agent is None:

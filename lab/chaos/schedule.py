@@ -61,6 +61,9 @@ SCALES_SHARE = 0.4
 REGIONS_SHARE = 0.35
 """The share of schedules in which agents stand in regions, whose heads die, and whose borders are slow and
 cut."""
+ROUTED_SHARE = 0.6
+"""Of schedules with regions, those in which it is decided over which regions jobs send, and how long heads
+hold."""
 OWNED_SHARE = 0.3
 """The share of schedules in which jobs count by an aggregate of one's own."""
 FILES_SHARE = 0.34
@@ -142,6 +145,7 @@ SAID = {
     "master": "the agent with the master of the job in Python is gone for good, disk and all",
     "border": "agents of region {amount} hear only one another",
     "slow border": "between regions messages take {amount} ms more",
+    "route": "it is decided how the panes of job {amount} go over borders, and once more",
     "head": "whoever is a head in the trees of region {amount} is killed",
     "process": "the processes of jobs in Python of {who} end",
 }
@@ -270,7 +274,8 @@ def drawn(seed: int, nodes: int, *, in_regions: bool = False) -> Schedule:
     promised, overloads = _promises(seed, nodes, first, len(jobs) + len(more), stays=not files)
     regions, borders = _regions(seed, nodes, first, in_regions=in_regions)
     jobs = _merged(seed, nodes, jobs, together) if regions else jobs
-    faults = (*faults, *ended, *overloads, *borders)
+    regions, routes = _routes(seed, begun, regions)
+    faults = (*faults, *ended, *overloads, *borders, *routes)
     return Schedule(
         seed,
         nodes,
@@ -566,6 +571,18 @@ def _regions(
         amount = rng.choice([40, 300, 1_200]) if kind == "slow border" else amount
         found.append(Fault(kind, at, for_ms=lasts_ms, amount=amount))
     return regions, tuple(found)
+
+
+def _routes(seed: int, begun: int, regions: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[Fault, ...]]:
+    """Perhaps it is decided how jobs send, between three regions. Drawn apart."""
+    rng = random.Random(f"routes {seed} {len(regions)}")
+    if not regions or rng.random() >= ROUTED_SHARE:
+        return regions, ()
+    routes = (
+        Fault("route", rng.randrange(STORM_MS - 1_000), amount=rng.randrange(begun))
+        for _ in range(rng.choice([2, 4, 8]))
+    )
+    return tuple(rng.randrange(3) for _ in regions), tuple(routes)
 
 
 def _merged(seed: int, nodes: int, jobs: tuple[str, ...], together: tuple[int, ...]) -> tuple[str, ...]:

@@ -40,7 +40,7 @@ from lab.chaos.judge import Judge
 from lab.chaos.ledger import BROKEN, Finding, Ledger, WindowsName, name_of_result
 from lab.chaos.outside import TARGET
 from lab.chaos.overload import overload, relieve
-from lab.chaos.placing import decide, scaled
+from lab.chaos.placing import decide, route, scaled
 from lab.chaos.reference import BANG, BOOM, DROPPING, SEVERAL, reducing
 from lab.chaos.schedule import BUYS, READERS, UNITS, Fault, Schedule
 from lab.chaos.tables import PAUSE_MS, TableReaders
@@ -543,6 +543,9 @@ class Story:
             request = DropJob(id=1, origin=PEOPLE, uid=spec.uid)
         elif fault.kind == "decide":
             decide(world, self._newest(spec), fault, self._apart(fault))
+            return
+        elif fault.kind == "route":
+            route(world, self._newest(spec), self._apart(fault))
             return
         elif fault.kind == "scale":
             known = scaled(world, self._newest(spec), self._apart(fault), PEOPLE)

@@ -71,7 +71,7 @@ def test_a_stated_link_wins_and_a_slow_one_is_gone_round(
     assert links[slow, root]["seen"] > 1
     (route,) = told["plan"]["routes"].values()
     assert route["vias"] == {slow: other, other: root}
-    assert f"{slow} would send over {other}, and sends to {root}" in text
+    assert f"{slow} would send over {other}, and sends directly to {root}" in text
     assert links[slow, other]["planned_load"] > 0
     assert links[slow, root]["today_load"] > 1
 

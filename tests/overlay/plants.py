@@ -19,6 +19,7 @@ from overlay.raft.messages import VoteRequest
 from overlay.raft.reception import Reception
 from overlay.raft.values import NOTHING, Membership
 from overlay.regions import Regions
+from overlay.treelinks import TreeLinks
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 
@@ -93,6 +94,11 @@ def asks_the_host_from_anywhere(patch: pytest.MonkeyPatch) -> None:
         return host if above(regions, topic, host, avoid) is not None else None
 
     patch.setattr(Regions, "above", alone)
+
+
+def climbs_past_the_way(patch: pytest.MonkeyPatch) -> None:
+    """protocol 4.12: a head that is sent up leaves the region over which its way goes."""
+    patch.setattr(TreeLinks, "may_climb", lambda links, tree: len(tree.path) > 1)
 
 
 IN_HISTORIES: list[tuple[Plant, int]] = [

@@ -12,6 +12,7 @@ from elf.errors import UserError
 from elf.fields import MEMBERS_MAX, replace
 from elf.job.catalog.log import CatalogLog
 from elf.job.catalog.readers import not_taken
+from elf.job.catalog.routings import is_news, misled
 from elf.job.catalog.wishes import refused_drop
 from elf.job.messages.log import (
     AddAggregate,
@@ -22,6 +23,7 @@ from elf.job.messages.log import (
     AggregateAdded,
     AssignJobGroup,
     ChangeRoster,
+    DecideRoute,
     DecideTrees,
     DropJobEntry,
     EndFlow,
@@ -41,6 +43,7 @@ from elf.job.messages.log import (
     ProgramAdded,
     Proposal,
     RosterChanged,
+    RouteDecided,
     TreesDecided,
     VersionAdded,
     VersionEnded,
@@ -151,6 +154,8 @@ def entry_for(log: CatalogLog, proposal: Proposal) -> LogEntry | None:
             return _assigned(log, seq, proposal)
         case DecideTrees():
             return _decided(log, seq, proposal)
+        case DecideRoute():
+            return _routed(log, seq, proposal)
         case EndFlow():
             ends = log.flow(proposal.uid) is not None and not log.readers(proposal.uid)
             return FlowEnded(seq=seq, uid=proposal.uid) if ends else None
@@ -188,6 +193,24 @@ def _decided(log: CatalogLog, seq: int, said: DecideTrees) -> TreesDecided | Non
         at_ms=said.at_ms,
         why=said.why,
         roots=said.roots,
+    )
+
+
+def _routed(log: CatalogLog, seq: int, said: DecideRoute) -> RouteDecided | None:
+    """One that comes late is none, as above: something newer was decided, or the flow has ended."""
+    if log.flow(said.uid) is None or misled(said.target, said.vias):
+        return None
+    if not is_news(log.routings.last(said.uid), said):
+        return None
+    return RouteDecided(
+        seq=seq,
+        uid=said.uid,
+        target=said.target,
+        vias=said.vias,
+        panes=said.panes,
+        at_ms=said.at_ms,
+        why=said.why,
+        acts=said.acts,
     )
 
 

@@ -32,6 +32,7 @@ from elf.job.catalog.compaction import Compaction, Version, tombstone
 from elf.job.catalog.flowgroups import FlowGroups, RangeGroup
 from elf.job.catalog.members import Member, Members
 from elf.job.catalog.readings import Readings
+from elf.job.catalog.routings import Routings, misled
 from elf.job.messages.log import (
     AggregateAdded,
     FlowEnded,
@@ -45,6 +46,7 @@ from elf.job.messages.log import (
     OutputAdded,
     ProgramAdded,
     RosterChanged,
+    RouteDecided,
     TreesDecided,
     VersionAdded,
     VersionEnded,
@@ -97,6 +99,7 @@ class CatalogLog(Members):
         """The highest of all jobs that ever were, by app id."""
         self.job_groups = FlowGroups()
         self.assignments = Assignments()
+        self.routings = Routings()
         self._compaction = Compaction()
         self.authors = Authors(self.roster)
         for entry in entries:
@@ -175,6 +178,8 @@ class CatalogLog(Members):
                 self._move(entry)
             case JobGroupAssigned() | TreesDecided():
                 self.assignments.add(entry)
+            case RouteDecided():
+                self.routings.add(entry)
             case RosterChanged() if self.roster is not None:
                 self.roster.take(entry.signed)
 
@@ -196,6 +201,8 @@ class CatalogLog(Members):
                 return self.refused_output(entry.spec)
             case AggregateAdded():
                 return entry.spec.unusable or self.authors.refused_aggregate(entry.spec)
+            case RouteDecided():
+                return misled(entry.target, entry.vias)
             case RosterChanged() if self.roster is not None and not self.roster.has(entry.signed):
                 return self.roster.refusal(entry.signed)
         return ""
@@ -394,6 +401,7 @@ class CatalogLog(Members):
         self._compaction.ended(uid)
         self._attached.pop(uid, None)
         self.readings.forget(uid)
+        self.routings.forget(uid)
         flow = self._flows.pop(uid, None)
         if flow is not None:
             self.job_groups.ended(uid)
@@ -438,6 +446,9 @@ class CatalogLog(Members):
             case JobGroupMoved() | JobGroupAssigned() | TreesDecided():
                 moved = [flow for known in self.versions(job_of(entry.uid)) for flow in known.flows]
                 return tuple(sorted({flow.fragment.stream for flow in moved}))
+            case RouteDecided():
+                flow = self.flow(entry.uid)
+                return () if flow is None else (flow.fragment.stream,)
             case JobDropped():
                 said = bootstrap_of(entry.uid)
                 of = job_of(said.leader) if said is not None else entry.uid

@@ -29,6 +29,7 @@ from elf.fields import (
     Tombstone,
     Trees,
 )
+from elf.job.messages.rollup import UNIT_PANES_MAX
 from elf.job.output import OutputSpec
 from elf.job.own import OwnSpec
 from elf.job.program.spec import ProgramSpec
@@ -37,6 +38,10 @@ from elf.security.authored import Authorship, Nonces, Signature
 from elf.security.certificates import Signed
 from elf.wire.base import Message
 
+REGIONS_MAX: Final = 64
+"""Regions that send over others in the way of a flow."""
+Vias = Annotated[tuple[tuple[Proper, Proper], ...], msgspec.Meta(max_length=REGIONS_MAX)]
+Panes = Annotated[int, msgspec.Meta(ge=0, le=UNIT_PANES_MAX)]
 LOADS_MAX: Final = 256
 """Job groups of which an agent says what they take; the others are among the rest."""
 
@@ -150,6 +155,22 @@ class TreesDecided(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     roots: tuple[Address, ...] = ()
 
 
+class RouteDecided(msgspec.Struct, frozen=True, tag=True, kw_only=True):
+    """How the panes of a flow go to its root while that stands in the region ``target`` (protocol 4.12), as
+    was decided at ``at_ms``; ``why`` in words. ``vias``: regions, each with the one over which it sends;
+    others send directly. ``panes``: how many heads hold, at most; 0: as many as readers allow. ``acts``:
+    False: it is proposed to people, and nobody goes by it."""
+
+    seq: Serial
+    uid: FlowUid
+    target: Proper
+    vias: Vias = ()
+    panes: Panes = 0
+    at_ms: Millis
+    why: Text
+    acts: bool = True
+
+
 class VersionAdded(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     """PREPARE: a new version of a job, with the flows that it reads beside those of earlier versions."""
 
@@ -186,6 +207,7 @@ LogEntry = (
     | JobGroupMoved
     | JobGroupAssigned
     | TreesDecided
+    | RouteDecided
     | VersionAdded
     | VersionEnded
     | RosterChanged
@@ -402,6 +424,18 @@ class DecideTrees(Message, frozen=True, kw_only=True, tag=True):
     roots: tuple[Address, ...] = ()
 
 
+class DecideRoute(Message, frozen=True, kw_only=True, tag=True):
+    """The leader of the voters to itself: how the panes of a flow go from now on; as ``RouteDecided``."""
+
+    uid: FlowUid
+    target: Proper
+    vias: Vias = ()
+    panes: Panes = 0
+    at_ms: Millis
+    why: Text
+    acts: bool = True
+
+
 class EndFlow(Message, frozen=True, kw_only=True, tag=True):
     """The leader of the voters to itself: no job has read this flow for a while."""
 
@@ -425,6 +459,7 @@ Proposal = (
     | MoveJobGroup
     | AssignJobGroup
     | DecideTrees
+    | DecideRoute
     | EndFlow
     | AddVersion
     | EndVersion

@@ -19,7 +19,7 @@ is dead or runs an elf that does not know these messages.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -79,6 +79,10 @@ class Combiner:
     def heard(self, source: str, end: int) -> None:
         """A child has sent panes up to this one, which wait for nobody here."""
         self._reported[source] = max(self._reported.get(source, START_OF_TIME), end)
+
+    def reported(self, sources: Iterable[str]) -> list[int]:
+        """Up to which panes these have sent theirs, of those that have sent any."""
+        return [self._reported[source] for source in sources if source in self._reported]
 
     def __bool__(self) -> bool:
         """Whether something waits here to go up."""

@@ -94,7 +94,7 @@ class Sender:
         crosses: Callable[[str], bool] = lambda _: False,
         crossed: Callable[[str, int], None] = lambda to, size: None,
         unit_of: Callable[[Flow], int] = lambda _: 1,
-        hold_us: int | None = None,
+        hold_us: Callable[[Flow], int | None] = lambda _: None,
     ) -> None:
         """``eager``: neighbours get each snapshot at once. ``combine_ms``: how long combiners below the root
         wait (``elf.job.rollup.combiner.wait_ms``). ``crosses``: whether an address is in another region;
@@ -281,9 +281,9 @@ class Sender:
     def carry(self, child: str, flow: Flow, piece: Piece, now_ms: int) -> list[Effect]:
         """Carry a child's slice; this node may be no worker of the flow, only in its tree."""
         line = self._lines.setdefault(flow.uid, _Line(flow, Combiner()))
-        if piece.unit > 1:  # it has been merged as far as it may be
+        if piece.unit > 1:  # only a border may merge it further, with units that others have sent
             line.combiner.heard(child, piece.end)
-            return [*self.send_up(flow, piece), *self.flush(flow, now_ms)]
+            return [*self._onward(line, piece, now_ms), *self.flush(flow, now_ms)]
         line.combiner.add(child, piece, now_ms)
         return self.flush(flow, now_ms)
 
@@ -317,7 +317,7 @@ class Sender:
     def _onward(self, line: _Line, piece: Piece, now_ms: int) -> list[Effect]:
         """A piece of ours and our children's goes up, or waits at the border."""
         if not line.border:
-            line.border.change(self._held_panes(line.flow))
+            line.border.change(*self._held_panes(line.flow))
         held = sum(one.border.bytes for one in self._holding.values())
         if held + piece.bytes > HELD_BYTES_MAX or not line.border.takes(piece):
             return self.send_up(line.flow, piece)
@@ -325,21 +325,29 @@ class Sender:
         self._holding[line.flow.uid] = line
         return self._leave(line, now_ms)
 
-    def _held_panes(self, flow: Flow) -> int:
-        """How many panes we hold at a border; 1: none, as we are no head or readers want each by itself."""
+    def _held_panes(self, flow: Flow) -> tuple[int, int]:
+        """How many panes we hold at a border, and how many may be one; 1: none, as we are no head or readers
+        want each by itself."""
         parent = self._parent_of(flow.topic)
         unit = self._unit_of(flow) if parent is not None and self._crosses(parent) else 1
-        return held_panes(unit, flow.fragment.pane_us, self._hold_us)
+        return held_panes(unit, flow.fragment.pane_us, self._hold_us(flow)), unit
+
+    def _come(self, line: _Line) -> int:
+        """Up to which pane the heads of other regions that send over us have sent theirs: of those that we
+        have heard of at all."""
+        others = [child for child in self._children_of(line.flow.topic) if self._crosses(child)]
+        return min(line.combiner.reported(others), default=END_OF_TIME)
 
     def _leave(self, line: _Line, now_ms: int) -> list[Effect]:
         """What need not wait at the border any more."""
         if not line.border:
             return []
         flow, found = line.flow, list[Effect]()
-        leaving = line.border.change(self._held_panes(flow))
-        leaving += line.border.ready(flow.fragment.pane_us // 1_000, line.combiner.wait_ms, now_ms)
+        leaving = line.border.change(*self._held_panes(flow))
+        times = (flow.fragment.pane_us // 1_000, line.combiner.wait_ms, now_ms)
+        leaving += line.border.ready(*times, self._come(line))
         for pieces, unit in leaving:
-            if unit > 1:
+            if unit > 1 and (len(pieces) > 1 or pieces[0].unit != unit):
                 found.append(Combine(flow, pieces, unit))
             else:
                 found += [effect for piece in pieces for effect in self.send_up(flow, piece)]
@@ -402,7 +410,7 @@ class Sender:
         told = [Unusable(done.flow, one.members, one.start, one.end, why) for one, why in done.unusable]
         if done.piece is None:
             return [*told]
-        if line is None:
+        if line is None or done.piece.unit > 1:
             return [*told, *self.send_up(done.flow, done.piece)]
         return [*told, *self._onward(line, done.piece, now_ms)]
 

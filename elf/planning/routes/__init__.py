@@ -10,6 +10,7 @@ Sizing*).
 | ``trees`` | trees and intervals together, relaxed and rounded: what the paper's step (7) means |
 | ``exchange`` | better trees than the rounded ones |
 | ``planner`` | all of it, as a decision with its reasons |
+| ``turning`` | how long panes are held, and whether a plan is so much better that jobs turn to it |
 | ``solving`` | linear programmes by SciPy, loaded only here and only when something is planned |
 
 A tree has two hops at most: a region sends directly, or over one other region, where the groups of all

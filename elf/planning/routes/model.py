@@ -167,8 +167,14 @@ class Problem:
 
     def loads(self, trees: Sequence[Tree], often: Sequence[float]) -> dict[Pair, float]:
         """Bytes a second on each link."""
+        return self.loads_of(self.jobs, trees, often)
+
+    def loads_of(
+        self, jobs: Sequence[Job], trees: Sequence[Tree], often: Sequence[float]
+    ) -> dict[Pair, float]:
+        """The same of some jobs."""
         found: dict[Pair, float] = {}
-        for job, tree, one in zip(self.jobs, trees, often, strict=True):
+        for job, tree, one in zip(jobs, trees, often, strict=True):
             for pair, rate in job.inputs(tree).items():
                 more = float(job.size.rate(np.array(rate), np.array(one)))
                 found[pair] = found.get(pair, 0.0) + more
