@@ -43,7 +43,13 @@ def job_row(spec: JobSpec, log: CatalogLog, reason: str, work: JobWork | None) -
         "state": "paused" if log.is_paused(spec.uid) else "active",
         "reason": reason,
         "promise": promise_of(spec, work),
+        "priority": priority_of(spec),
     }
+
+
+def priority_of(spec: JobSpec) -> str:
+    """Who gives way where an agent cannot map all that comes."""
+    return "research" if spec.plan.gives_way else "production"
 
 
 def promise_of(spec: JobSpec, work: JobWork | None) -> str:

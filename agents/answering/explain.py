@@ -106,6 +106,7 @@ class Explanations:
             "panes": merges(plan.windows, plan.fragment.pane_us) if plan.windows else "one, for everything",
             "choice": None if plan.choice is None else _choice(plan.choice),
             "promise": None if plan.promise is None else promise_facts(plan.promise, plan),
+            "priority": "research" if plan.gives_way else "production",
             "trees": plan.trees,
             "top_k": {"strategy": top, "why": why, "thresholds": not_thresholds(plan)},
             "fragments": [_fragment(one) for one in plan.unranged],

@@ -22,6 +22,7 @@ from agents.answering.about import (
     describe,
     job_row,
     not_comparable,
+    priority_of,
     promise_of,
     summary,
     trees,
@@ -479,6 +480,7 @@ class Statements:
         if spec.plan.promise is not None:
             _, works = yield from self.masters.led([spec])
             told["promise"] = promise_of(spec, works.get(spec.uid))
+        told["priority"] = priority_of(spec)
         return _table_of(asked.request, [{"fact": k, "value": v} for k, v in told.items()], name)
 
     # -- calls -----------------------------------------------------------------------------------------------

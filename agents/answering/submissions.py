@@ -211,6 +211,7 @@ def program_row(spec: ProgramSpec, facts: note.ProgramStatus | None) -> dict[str
         "state": state,
         "reason": reason,
         "promise": "",
+        "priority": "production",
     }
 
 

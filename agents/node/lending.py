@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping
+from typing import NamedTuple
 
 from agents.node.beginning import Context
 from elf.fields import replace
@@ -21,6 +22,22 @@ PYTHON = "is in Python"
 Weight = tuple[int, str]
 """And whose budget, or promise, that is."""
 WHOLE: Weight = (1, "")
+Promised = tuple[float, str]
+"""Within how many ms, and whose promise that is."""
+NO_PROMISE: Promised = (0.0, "")
+
+
+class Agreed(NamedTuple):
+    """What the readers of a flow have agreed to: the tightest of their promises, if they have any; whether
+    rows may be left out; whether that may be first."""
+
+    promise: Promised | None
+    is_able: bool
+    gives_way: bool
+
+    def load(self, uid: str, cpu_ms: float) -> FlowLoad:
+        within_ms = self.promise[0] if self.promise and self.is_able else None
+        return FlowLoad(uid, cpu_ms, within_ms, self.is_able, self.gives_way)
 
 
 class Lending:
@@ -67,18 +84,21 @@ class Lending:
             overload = self._overloads.setdefault(stream, Overload())
             if not overload.due(now_ms):
                 continue
-            flows = {uid: self._promise(uid) for uid, where in installed.items() if where == stream}
+            flows = {uid: self._agreed(uid) for uid, where in installed.items() if where == stream}
+            tightest = min((one.promise for one in flows.values() if one.promise), default=NO_PROMISE)
             united = {uid: self._united(uid) for uid in flows}
             before, all_spent = self._spent.get(stream, {}), self._sender.spent()
             spent = self._spent[stream] = {uid: all_spent.get(uid, 0) for uid in flows}
             loads: dict[str, FlowLoad] = {}
             for uid, of in united.items():
                 took_us = max(0, spent[uid] - before.get(uid, spent[uid]))
-                load = FlowLoad(of, took_us / 1000, flows[uid][0])
+                load = flows[uid].load(of, took_us / 1000)
                 loads[of] = load.with_another(loads[of]) if of in loads else load
             weights = overload.look(list(loads.values()), lag, now_ms)
             self._late[stream] = {
-                uid: (weights[of], flows[uid][1]) for uid, of in united.items() if of in weights
+                uid: (weights[of], (flows[uid].promise or tightest)[1])
+                for uid, of in united.items()
+                if of in weights
             }
 
     def _united(self, uid: str) -> str:
@@ -88,16 +108,20 @@ class Lending:
             return uid
         return flow_uid(replace(flow.fragment, range=(0, flow.fragment.range[1])), "")
 
-    def _promise(self, uid: str) -> tuple[float | None, str]:
-        """The tightest promise of the readers of a flow (ms), and whose it is; None: one of them promises
-        nothing, or is mapped whole."""
-        promises = []
-        for spec in self._log.readers(uid):
-            if spec.plan.promise is None or why_plan_whole(spec.plan):
-                return None, ""
-            whose = f"the promise of job {spec.creator}/{spec.name}"
-            promises.append((spec.plan.promise.within_us / 1000, whose))
-        return min(promises, default=(None, ""))
+    def _agreed(self, uid: str) -> Agreed:
+        """What the readers of a flow have agreed to (protocol 3.11)."""
+        readers = self._log.readers(uid)
+        promises = [
+            (spec.plan.promise.within_us / 1000, f"the promise of job {spec.creator}/{spec.name}")
+            for spec in readers
+            if spec.plan.promise is not None
+        ]
+        agree = (spec.plan.promise is not None or spec.plan.gives_way for spec in readers)
+        return Agreed(
+            min(promises, default=None),
+            bool(readers) and all(agree) and not any(why_plan_whole(spec.plan) for spec in readers),
+            all(spec.plan.gives_way for spec in readers),
+        )
 
     def of(self, jobs: Collection[str]) -> tuple[BudgetWork, ...]:
         """How these jobs (uids), and their creators, are with their budgets here."""

@@ -3,8 +3,9 @@
 
 One pass over the lines serves all flows of a stream, so what one takes makes the windows of all late: they
 have one deadline, and with one Algorithm 1 says: while it takes longer than there is time, drop the dearest.
-What may be left out are rows of flows whose readers all promise something (``WITHIN``), down to one in
-``WEIGHT_MAX`` (``elf.job.sampling``): of the flow first that takes most for a row.
+What may be left out are rows of flows whose readers all promise something (``WITHIN``) or give way
+(``PRIORITY RESEARCH``), down to one in ``WEIGHT_MAX`` (``elf.job.sampling``): of those first that only such
+read who give way, and among these of the flow first that takes most for a row.
 
     in time ── lag ≥ half a promise, and it does not shrink ──▶ behind: it is to catch up in ``CATCH_UP_MS``
        ▲                                                           │ no lag: it is to stay so
@@ -19,7 +20,7 @@ weights would not keep it in time.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -54,29 +55,47 @@ class Lag(msgspec.Struct, frozen=True):
 
 class FlowLoad(msgspec.Struct, frozen=True):
     """What a flow has taken since the last look, at its weight of then. ``within_ms``: the tightest promise
-    of its readers; None: one of them promises nothing, or has no estimate, so all its rows are mapped."""
+    of its readers; None: they promise nothing. ``is_able``: rows may be left out, as all of them have an
+    estimate and promise something, or give way. ``gives_way``: all do (PRIORITY RESEARCH), so its rows are
+    left out first."""
 
     uid: str
     cpu_ms: float
     within_ms: float | None = None
+    is_able: bool = True
+    gives_way: bool = False
 
     def with_another(self, other: FlowLoad) -> FlowLoad:
         """Of both, under this one's name: they have one weight."""
         promises = [one.within_ms for one in (self, other) if one.within_ms is not None]
-        within_ms = min(promises) if len(promises) == 2 else None
-        return FlowLoad(self.uid, self.cpu_ms + other.cpu_ms, within_ms)
+        return FlowLoad(
+            self.uid,
+            self.cpu_ms + other.cpu_ms,
+            min(promises, default=None),
+            self.is_able and other.is_able,
+            self.gives_way and other.gives_way,
+        )
 
 
-def fitted(shared: float, whole: Mapping[str, float], until: float) -> dict[str, int]:
+def fitted(
+    shared: float,
+    whole: Mapping[str, float],
+    until: float,
+    first: Collection[str] = (),
+    most: Mapping[str, int] | None = None,
+) -> dict[str, int]:
     """Weights of flows, at which a second of lines takes so long at most. ``whole``: what each takes for all
-    rows; ``shared``: what is not sampled."""
-    found, order = dict.fromkeys(whole, 1), sorted(whole, key=lambda uid: (-whole[uid], uid))
+    rows; ``shared``: what is not sampled; ``first``: flows that give way to the others; ``most``: the highest
+    weights that may be."""
+    limits = dict.fromkeys(whole, WEIGHT_MAX) if most is None else most
+    order = sorted(whole, key=lambda uid: (uid not in first, -whole[uid], uid))
+    found = dict.fromkeys(whole, 1)
 
     def takes() -> float:
         return shared + sum(cost / found[uid] for uid, cost in whole.items())
 
     for uid in order:
-        while takes() > until and found[uid] < WEIGHT_MAX:
+        while takes() > until and found[uid] < limits.get(uid, 1):
             found[uid] *= 2
     for uid in reversed(order):  # the last one may have made room for more of those before
         while found[uid] > 1 and takes() + whole[uid] / found[uid] <= until:
@@ -105,6 +124,8 @@ class Overload:
         self._shared = 0.0
         """What is not sampled, of a second of lines (ms), when it was behind."""
         self._whole: dict[str, float] = {}
+        self._first: set[str] = set()
+        """Flows that give way."""
         self._calm = 0
         """Looks since it was behind."""
         self._same = SETTLES
@@ -121,15 +142,16 @@ class Overload:
         lag_ms = lag.lag_ms
         grew_ms, self._lag = lag_ms - self._lag.lag_ms, lag
         flows = [replace(flow, cpu_ms=self._stretch * flow.cpu_ms) for flow in flows]
-        able = [flow for flow in flows if flow.within_ms is not None]
-        uids = {flow.uid for flow in able}
+        able = [flow for flow in flows if flow.is_able]
+        promises = [flow.within_ms for flow in able if flow.within_ms is not None]
+        uids = {flow.uid for flow in able} if promises else set()
+        self._first = {flow.uid for flow in able if flow.gives_way}
         self.weights = {uid: weight for uid, weight in self.weights.items() if uid in uids}
-        if not able or looked_ms is None or now_ms <= looked_ms:
+        if not promises or looked_ms is None or now_ms <= looked_ms:
             return self.weights
         secs = (now_ms - looked_ms) / 1000
         self._same += 1
-        tightest = min(flow.within_ms for flow in able if flow.within_ms is not None)
-        if lag_ms >= tightest / 2:
+        if lag_ms >= min(promises) / 2:
             self._behind(able, secs, lag_ms, grew_ms)
         elif self.weights:
             self._in_time(able, secs)
@@ -149,23 +171,23 @@ class Overload:
         self._whole = {uid: cost / came for uid, cost in self._full(able).items()}
         least = self._shared + sum(cost / WEIGHT_MAX for cost in self._whole.values())
         if grew_ms > -1000 * secs * SHRINKS and least <= 1000 * STAYS:
-            wanted = fitted(self._shared, self._whole, 1000 / (1 + lag_ms / CATCH_UP_MS))
+            wanted = fitted(self._shared, self._whole, 1000 / (1 + lag_ms / CATCH_UP_MS), self._first)
             self._set({uid: max(weight, self.weights.get(uid, 1)) for uid, weight in wanted.items()})
 
     def _in_time(self, able: Sequence[FlowLoad], secs: float) -> None:
         """At first it takes what it took, when it was behind; later its flows tell how many lines come."""
         self._calm += 1
         if self._calm == 1:
-            wanted = fitted(self._shared, self._whole, 1000 * STAYS)
+            wanted = fitted(self._shared, self._whole, 1000 * STAYS, self._first, self.weights)
         elif self._calm > CALM and self._same > SETTLES:
             full = self._full(able)
             known = sum(self._whole.get(uid, 0.0) for uid in full)
             times = sum(full.values()) / secs / known if known else 1.0
             whole = {uid: cost / secs for uid, cost in full.items()}
-            wanted = fitted(times * self._shared, whole, 1000 * ROOM)
+            wanted = fitted(times * self._shared, whole, 1000 * ROOM, self._first, self.weights)
         else:
             return
-        self._set({uid: min(wanted.get(uid, 1), weight) for uid, weight in self.weights.items()})
+        self._set(wanted)
 
     def _set(self, weights: Mapping[str, int]) -> None:
         before = self.weights

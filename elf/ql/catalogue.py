@@ -151,6 +151,12 @@ CLAUSES: Final[tuple[Entry, ...]] = (
            "DESCRIBE and EXPLAIN LATENCY say whether it is kept. Not with windows of rows or FROM LATE.",
            "SELECT COUNT(*) AS hits FROM log WINDOWING 30 SECONDS LATENESS 1 SECOND "
            "WITHIN 500 MILLISECONDS FOR 99 PERCENT"),
+    Clause("PRIORITY", "PRIORITY RESEARCH | PRODUCTION",
+           "Of a statement to a fleet: research gives way to production, as in the queue of elf offline. "
+           "Where an agent gets more than it can map, and a job says WITHIN, rows of research are left out "
+           "first, as far as that goes, also if research itself does not say WITHIN; windows say so. Without "
+           "the clause it is production. It changes no flow; a flow that both read is production.",
+           "SELECT COUNT(*) AS hits FROM log WINDOWING 30 SECONDS PRIORITY RESEARCH"),
     Clause("EMIT", "EMIT FINAL [REVISE [bound]] | CHANGES [EVERY period]",
            "When a window is said: once; again for rows that come up to so much later than LATENESS; or "
            "early and often, as the rows that differ.",

@@ -2,8 +2,9 @@
 
 What it adds to sqlglot's own SQL: ``FROM *``, ``==``, ``~``, back-quoted names beside double-quoted ones,
 ``SORT BY`` (it is ``ORDER BY``), ``WINDOWING …, …``, ``LATENESS …``, ``WITHIN …``, ``EMIT …``,
-``STRAGGLERS …``, ``FROM LATE job``, ``FROM JOB name``, ``FROM stream ON …``, ``SAMPLE …``, ``WITH GRAPH …``,
-``TREES …``, ``APPROXIMATE``, ``SINCE …`` and ksqlDB's ``WINDOW TUMBLING | HOPPING | SESSION (…)``. Every
+``PRIORITY …``, ``STRAGGLERS …``, ``FROM LATE job``, ``FROM JOB name``, ``FROM stream ON …``, ``SAMPLE …``,
+``WITH GRAPH …``, ``TREES …``, ``APPROXIMATE``, ``SINCE …`` and ksqlDB's
+``WINDOW TUMBLING | HOPPING | SESSION (…)``. Every
 function call except the few with a grammar of their own (CAST, EXTRACT, …) parses as ``exp.Anonymous``:
 ``elf.ql.functions`` decides which functions exist, not the grammar.
 
@@ -37,11 +38,15 @@ UNITS_US: dict[str, int] = {
 }
 """Units of a duration, singular (a plural S is accepted), in microseconds."""
 
+RESEARCH: Final = "research"
+PRIORITIES: Final = (RESEARCH, "production")
+"""As of runs in the queue of ``elf offline``: research gives way."""
 _ROWS = ("ROW", "ROWS")
 _SLIDES = ("EVERY", "SLIDING", "SLIDES", "ADVANCE", "HOP")
 """What other languages use for SLIDE."""
 _CLAUSE_WORDS = frozenset(
-    {"WINDOWING", "LATENESS", "WITHIN", "EMIT", "STRAGGLERS", "TREES", "APPROXIMATE", "SINCE", "SAMPLE"}
+    {"WINDOWING", "LATENESS", "WITHIN", "PRIORITY", "EMIT", "STRAGGLERS", "TREES", "APPROXIMATE"}
+    | {"SINCE", "SAMPLE"}
 )
 
 
@@ -92,6 +97,12 @@ class Stragglers(exp.Expression):
     """
 
     arg_types: ClassVar[dict[str, bool]] = {"kind": True, "this": False}
+
+
+class Priority(exp.Expression):
+    """``PRIORITY RESEARCH | PRODUCTION``: ``this`` is the word in lower case."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"this": True}
 
 
 class Trees(exp.Expression):
@@ -256,6 +267,8 @@ class ElfParser(Parser):
                 this.set("emit", self._parse_emit(start))
             elif word == "WITHIN":
                 this.set("within", self._parse_within(start))
+            elif word == "PRIORITY":
+                this.set("priority", self._parse_priority(start))
             elif word == "STRAGGLERS":
                 this.set("stragglers", self._parse_stragglers(start))
             elif word == "APPROXIMATE":
@@ -290,6 +303,13 @@ class ElfParser(Parser):
             self.raise_error("expected FOR 99 PERCENT (of the windows) or ON AVERAGE after WITHIN")
         effort = bool(self._match_text_seq("BEST", "EFFORT"))
         return self.expression(Within(this=bound, percent=percent, effort=effort), start)
+
+    def _parse_priority(self, start: Token) -> exp.Expression:
+        word = self._curr.text.lower() if self._curr else ""
+        if word not in PRIORITIES:
+            self.raise_error("expected RESEARCH or PRODUCTION after PRIORITY")
+        self._advance()
+        return self.expression(Priority(this=word), start)
 
     def _parse_graph(self, start: Token, having: exp.Expr | None) -> exp.Expression:
         self._advance()

@@ -396,6 +396,8 @@ class Plan:
     """WITHIN: how late its windows may be."""
     chosen: Chosen | None = field(default=None, compare=False)
     """What was worked out for that, when this was planned."""
+    gives_way: bool = False
+    """PRIORITY RESEARCH: its rows are left out before those of others, also for what others promise."""
 
     def __post_init__(self) -> None:
         if (self.windows or self.stages) and not self.fragment.pane_us:

@@ -34,7 +34,7 @@ from elf.ql.states import States, collect
 from elf.ql.streamjoins import join_of, offline
 from elf.ql.tables import Joined
 from elf.ql.user_functions import check_sides, with_function
-from elf.ql.within import promise_of
+from elf.ql.within import gives_way, promise_of
 from elf.schema import Schema, alike
 
 NO_OWNS: Final[Mapping[str, OwnAggregate]] = {}
@@ -137,7 +137,8 @@ def plan_streams(
             beside: list[Plan] = []
             found = _plan(query.sql, apply_rules(draft), beside)
             found = replace(found, beside=tuple(beside))
-            found = replace(found, promise=promise_of(source, query.tree, found))
+            promise = promise_of(source, query.tree, found)
+            found = replace(found, promise=promise, gives_way=gives_way(source, query.tree))
             check_sides(found)
             check_names(found)
             check_panes(source, query.tree, found)

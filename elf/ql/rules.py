@@ -40,7 +40,7 @@ from elf.windows import Counted, Kind, Session
 _KNOWN_CLAUSES: Final = frozenset(
     {"expressions", "from_", "joins", "where", "group", "having", "qualify", "order", "limit", "with_"}
     | {"offset", "distinct", "windowing", "lateness", "emit", "stragglers", "trees", "approximate", "since"}
-    | {"places", "sampling", "within", "graph"}
+    | {"places", "sampling", "within", "priority", "graph"}
 )
 _LATER: Final = ("having", "qualify", "order", "limit", "offset")
 """Clauses about groups."""

@@ -240,11 +240,12 @@ class Ledger:
 
     def weighs(self, agent: int, weight: int, whose: str, readers: Sequence[JobSpec]) -> None:
         """Rows of a flow are about to be left out. For a promise they are where all readers have agreed to
-        it, one of whom it is of (protocol 3.11)."""
+        it: one of them promises that, or all give way (protocol 3.11)."""
         if weight == 1 or not whose.startswith("the promise"):
             return
-        others = [spec.name for spec in readers if spec.plan.promise is None]
-        if others or all(whose != f"the promise of job {spec.creator}/{spec.name}" for spec in readers):
+        own = [f"the promise of job {spec.creator}/{spec.name}" for spec in readers]
+        others = [s.name for s in readers if s.plan.promise is None and not s.plan.gives_way]
+        if others or not (whose in own or all(spec.plan.gives_way for spec in readers)):
             names = ", ".join(others or (spec.name for spec in readers))
             self.found(WRONG, f"a{agent} leaves out rows of {names} for {whose}")
 

@@ -43,6 +43,7 @@ PROMISES_SHARE = 0.4
 """The share of schedules without files in which jobs say WITHIN, and agents get more than they can map."""
 PROMISED_SHARE = 0.8
 """The share of their jobs, after the first one, that do."""
+RESEARCH_SHARE = 0.25
 OUTPUTS_SHARE = 0.3
 """The share of schedules in which windows go out of the fleet."""
 TABLES_SHARE = 0.3
@@ -184,6 +185,8 @@ class Schedule:
     """Jobs that begin in the past (SINCE): number, and how many ms before they are asked for."""
     promised: tuple[int, ...] = ()
     """Jobs with WITHIN."""
+    research: tuple[int, ...] = ()
+    """Jobs with PRIORITY RESEARCH."""
     eager: bool = False
     """Copies are eager: of open panes too."""
     owned: tuple[int, ...] = ()
@@ -297,6 +300,7 @@ def drawn(seed: int, nodes: int, *, in_regions: bool = False) -> Schedule:
         at_once=random.Random(f"turns {seed} {nodes}").choice([1, 2, AT_ONCE]),
         pasts=pasts,
         promised=promised,
+        research=_research(seed, nodes, promised),
         eager=random.Random(f"eager {seed} {nodes}").random() < EAGER_SHARE,
         listed=random.Random(f"listed {seed} {nodes}").random() < LISTED_SHARE,
         program=program,
@@ -464,6 +468,13 @@ def _promises(
         if rng.random() < 0.5:
             found.append(Fault("crash", at + rng.randrange(lasts_ms), who, rng.choice([100, 300, 1_500])))
     return promised, tuple(found)
+
+
+def _research(seed: int, nodes: int, promised: tuple[int, ...]) -> tuple[int, ...]:
+    """Where some promise something, some give way. Drawn apart."""
+    rng = random.Random(f"research {seed} {nodes}")
+    most = max(promised, default=-1) + 2
+    return tuple(number for number in range(most) if promised and rng.random() < RESEARCH_SHARE)
 
 
 def _outputs(seed: int, nodes: int, first: int, begun: int) -> tuple[Fault, ...]:

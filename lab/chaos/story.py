@@ -350,6 +350,7 @@ class Story:
 
     def _promising(self, number: int, query: Plan) -> Plan:
         """The query with what the job promises."""
+        query = replace(query, gives_way=number in self.schedule.research)
         return replace(query, promise=PROMISE) if number in self.schedule.promised else query
 
     def _storm(self) -> None:

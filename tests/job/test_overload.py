@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from agents.answering.about import job_row
 from elf.batch import decode
 from elf.fields import replace
 from elf.job import events as was
@@ -106,6 +107,31 @@ def test_a_flow_that_somebody_reads_without_a_promise_is_whole(monkeypatch: pyte
     overloaded(world.agents[1], monkeypatch, **{spec.flows[0].uid: 900})
     world.run(15_000)
     assert all(agent.worker.states()[spec.flows[0].uid].weight == 1 for agent in world.agents)
+
+
+def test_research_gives_way_to_a_job_that_promises_and_windows_say_to_whom(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = World(52, 2, checking=False)
+    spec, _ = begun(world, 40_000, query=replace(plan(2), promise=Promise(500_000, 99.0)), rate_ms=12)
+    research = world.create(0, replace(plan(2, where="abcdef"), gives_way=True), "research")
+    both = world.create(0, plan(2, lateness_us=600_000), "other")
+    beside = world.create(0, replace(plan(2, lateness_us=600_000), gives_way=True), "beside")
+    assert beside.flows[0].uid == both.flows[0].uid
+    world.run(4_000)
+    slow = next(agent for agent in world.agents if agent.address != world.leader(research).address)
+    overloaded(slow, monkeypatch, **{spec.flows[0].uid: 20, research.flows[0].uid: 960})
+    world.run(14_000)
+    states = slow.worker.states()
+    weights = {name: states[one.flows[0].uid].weight for name, one in (("r", research), ("p", spec))}
+    assert weights["r"] > 1, "it is research, and promises nothing itself"
+    assert weights["p"] == 1, "research was enough"
+    assert states[both.flows[0].uid].weight == 1, "a flow that production reads is production"
+    found = [one for one in statuses(world, research) if one["budgets"]]
+    assert {budget["budget"] for one in found for budget in one["budgets"]} == {WHOSE}
+    log = world.agents[0].node.log
+    told = [job_row(one, log, "", None)["priority"] for one in (spec, research)]
+    assert told == ["production", "research"]
 
 
 def test_all_key_ranges_of_a_flow_have_one_weight_and_its_windows_say_so(

@@ -19,6 +19,7 @@ class Stream:
         self.shared, self.costs = shared, costs
         self.overload, self.lag_ms, self.now_ms = Overload(), 0.0, 0
         self.times = 1.0
+        self.research: set[str] = set()
         self.core, self.cpu_ms = 1.0, 0.0
         """How much of a core the process gets, and has got."""
 
@@ -35,9 +36,12 @@ class Stream:
             self.lag_ms = max(0.0, self.lag_ms)
             self.now_ms += LOOK_MS
             flows = [
-                FlowLoad(uid, lines_s * self.times * ms / held.get(uid, 1), within)
+                FlowLoad(
+                    uid, lines_s * self.times * ms / held.get(uid, 1), within,
+                    is_able=within is not None or uid in self.research, gives_way=uid in self.research,
+                )
                 for uid, (ms, within) in self.costs.items()
-            ]
+            ]  # fmt: skip
             self.overload.look(flows, Lag(self.lag_ms, self.cpu_ms, self.now_ms), self.now_ms)
             found.append(self.lag_ms)
         return found
@@ -153,3 +157,22 @@ def test_where_others_are_at_work_all_takes_longer_by_as_much() -> None:
     stream.core = 1.0
     stream.run(600)
     assert not stream.overload.weights
+
+
+def test_research_gives_way_to_who_promises_and_is_whole_where_nobody_does() -> None:
+    costs: dict[str, tuple[float, float | None]]
+    costs = {"dear": (400.0, 500.0), "small": (150.0, None), "promising": (150.0, 2_000.0)}
+    stream = Stream(300.0, costs)
+    stream.research = {"small", "promising"}
+    stream.times = 1.2
+    assert stream.run(60)[-1] == 0.0
+    held = dict(stream.overload.weights)
+    assert set(held) == {"small", "promising"}, "the dear one is production: what gives way was enough"
+    stream.times = 1.7
+    assert stream.run(60)[-1] < 250.0
+    held = dict(stream.overload.weights)
+    assert held["dear"] == 2, "what gives way is not enough any more"
+    assert min(held["small"], held["promising"]) > 1
+    stream.costs = {uid: (ms, None) for uid, (ms, _) in costs.items()}
+    stream.run(20)
+    assert not stream.overload.weights, "there is nobody whom anything is left out for"

@@ -300,3 +300,22 @@ def test_late_rows_of_a_job_are_a_stream() -> None:
         assert isinstance(asked, Select)
         with pytest.raises(QueryError, match=message):
             over_late(asked.query, plan_streams(asked.query, {"s": SCHEMA}), {"s": "uid"})
+
+
+def test_priority_is_of_a_job_and_of_no_flow() -> None:
+    text = "SELECT priority, COUNT(*) AS n FROM x GROUP BY priority WINDOWING 10 SECONDS"
+    schema = Schema((Column("priority", "text"), Column("timestamp", "timestamp")), "timestamp")
+    plain, research = plan_text(text, schema), plan_text(f"{text} PRIORITY RESEARCH", schema)
+    assert (plain.gives_way, research.gives_way) == (False, True)
+    assert not plan_text(f"{text} LATENESS 1 SECOND priority production", schema).gives_way
+    assert plain.fragment == research.fragment, "flows are shared"
+    for end, why in (
+        ("PRIORITY HIGH", "expected RESEARCH or PRODUCTION after PRIORITY"),
+        ("PRIORITY", "expected RESEARCH or PRODUCTION after PRIORITY"),
+        ("PRIORITY RESEARCH PRIORITY RESEARCH", "two PRIORITY clauses"),
+    ):
+        with pytest.raises(QueryError, match=why):
+            plan_text(f"{text} {end}", schema)
+    within = "SELECT MAX(n) AS m FROM (SELECT COUNT(*) AS n FROM x GROUP BY priority PRIORITY RESEARCH) AS t"
+    with pytest.raises(QueryError, match="PRIORITY is of the whole query: say it once, at the end"):
+        plan_text(f"{within} WINDOWING 10 SECONDS", schema)

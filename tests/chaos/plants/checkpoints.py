@@ -7,7 +7,7 @@ from functools import partial
 import msgspec
 import pytest
 
-from agents.node.lending import Lending
+from agents.node.lending import Agreed, Lending
 from agents.tasks import past as past_of_tasks
 from elf.fields import replace
 from elf.job.catalog.log import CatalogLog
@@ -120,15 +120,15 @@ def says_nothing_of_what_is_left_out(patch: pytest.MonkeyPatch) -> None:
 
 def leaves_out_rows_of_who_has_not_agreed(patch: pytest.MonkeyPatch) -> None:
     """protocol 3.11: for a promise rows are left out of what all readers have agreed to."""
-    meant, readers = Lending._promise, CatalogLog.readers
+    meant, readers = Lending._agreed, CatalogLog.readers
 
     def some(log: CatalogLog, uid: str) -> tuple[JobSpec, ...]:
         found = readers(log, uid)
         return tuple(spec for spec in found if spec.plan.promise is not None) or found
 
-    def promise(lending: Lending, uid: str) -> tuple[float | None, str]:
+    def agreed(lending: Lending, uid: str) -> Agreed:
         with pytest.MonkeyPatch.context() as within:
             within.setattr(CatalogLog, "readers", some)
             return meant(lending, uid)
 
-    patch.setattr(Lending, "_promise", promise)
+    patch.setattr(Lending, "_agreed", agreed)
