@@ -52,6 +52,8 @@ Generation = Annotated[int, Meta(ge=0, lt=10**15)]
 """Of a job: the end of its uid."""
 Count = Annotated[int, Meta(ge=0, le=_FAR)]
 """Of rows, bytes, µs of CPU."""
+Mean = Annotated[float, Meta(ge=0, le=_FAR)]
+"""The same, on the mean."""
 Ticket = Annotated[int, Meta(ge=-_FAR, le=_FAR)]
 """Of a question: whoever asks knows what it means."""
 Place = Annotated[int, Meta(ge=0, le=4_096)]

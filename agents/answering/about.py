@@ -20,6 +20,7 @@ from elf.job.spec import END_OF_TIME, Flow, JobSpec, VersionRecord, job_of, plac
 from elf.job.stragglers import policy_of
 from elf.job.tables import is_table
 from elf.job.work import JobWork
+from elf.planning.costs import FlowCost, JobCosts
 from elf.ql.own import owns_of
 from elf.ql.plan import Fragment, Plan, Table
 from elf.ql.user_functions import functions_of
@@ -169,8 +170,41 @@ def describe(
     told |= {"unusable": text} if (text := _unusable(roots)) else {}
     told |= {"uncast": text} if (text := _uncast(facts)) else {}
     told |= {"estimates": text} if (text := _estimates(facts)) else {}
+    told |= {"costs": text} if (text := costs_told(facts.costs, plan.fragment.pane_us)) else {}
     told |= {"waits": facts.waiting} if facts.waiting else {}
     return told | ({"failure": facts.failure} if facts.failure else {})
+
+
+def costs_told(costs: JobCosts | None, pane_us: int) -> str:
+    """What was learned of a job; empty: nothing was. Of several flows each is told of."""
+    if costs is None:
+        return ""
+    told = [_flow_costs(one, pane_us / 1e6) for one in costs.flows if one.members]
+    if (delays := costs.delays) is not None and delays.phases:
+        waits = ", ".join(f"{name} {mean:,.1f}" for name, mean, _ in delays.phases)
+        sync, variance = delays.sync
+        told.append(f"panes wait (ms): {waits}; a sync takes {sync:,.1f} ± {variance**0.5:,.1f}")
+    return f"learned {moment_of(1_000 * costs.at_ms)}: {'; '.join(told)}"
+
+
+def _flow_costs(flow: FlowCost, pane_s: float) -> str:
+    """An agent of it on the mean."""
+    each = [cost for _, cost in flow.members]
+    n, read = len(each), sum(cost.read for cost in each)
+    us, mapped, groups, size, sent, crossed = (
+        sum(of)
+        for of in zip(
+            *((c.map_us, c.mapped, c.groups, c.bytes, c.sent, c.crossed) for c in each), strict=True
+        )
+    )
+    rates = f", {sent / n / pane_s:,.0f} bytes/s up" if pane_s else ""
+    rates += f" ({crossed / n / pane_s:,.0f} over borders)" if pane_s and crossed else ""
+    root = f", the root {flow.root.commit_us / 1e3:,.2f} ms a commit" if flow.root is not None else ""
+    return (
+        f"flow {flow.flow[:8]} of {n} agents: {us / max(read, 1):,.3f} µs of CPU a row, "
+        f"{mapped / max(read, 1):.3g} groups a row, {groups / n:,.0f} groups and {size / n:,.0f} bytes a pane"
+        f"{rates}{root}"
+    )
 
 
 def _scale(spec: JobSpec, log: CatalogLog) -> str:

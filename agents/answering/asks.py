@@ -15,6 +15,7 @@ from elf.job import effects as do
 from elf.job.effects import Effect, PastAnswer, PastQuestion, TableQuestion
 from elf.job.messages.log import DecideRoute
 from elf.job.spec import JobSpec
+from elf.planning.costs import JobCosts
 from elf.ql.own import OwnAggregate
 from elf.wire.base import Answer, Request
 from elf.wire.clients import Reply
@@ -140,6 +141,17 @@ class Propose:
 
 
 @dataclass(frozen=True)
+class Save:
+    """Asked alone: what was learned of a job is to be kept. Comes back at once, without answers."""
+
+    costs: JobCosts
+
+    def effect(self) -> Effect:
+        """What keeps it."""
+        return do.SaveCosts(self.costs)
+
+
+@dataclass(frozen=True)
 class Reading:
     """The client reads the windows of a job from now on, or all after the result of number ``after``.
     ``drops``: the job is its own one-shot SELECT. ``then``: it wants none of them, but what this procedure
@@ -153,7 +165,7 @@ class Reading:
     after: int | None = None
 
 
-Ask = ToAddress | ToKey | Until | Offload | Tell | Propose
+Ask = ToAddress | ToKey | Until | Offload | Tell | Propose | Save
 Procedure = Generator[list[Ask], list[Answer], Reply | Reading]
 
 

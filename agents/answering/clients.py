@@ -13,7 +13,18 @@ from dataclasses import dataclass, field
 import msgspec
 
 from agents.answering import audited
-from agents.answering.asks import SILENT, Offload, Procedure, Propose, Reading, Tell, ToAddress, ToKey, Until
+from agents.answering.asks import (
+    SILENT,
+    Offload,
+    Procedure,
+    Propose,
+    Reading,
+    Save,
+    Tell,
+    ToAddress,
+    ToKey,
+    Until,
+)
 from agents.answering.quotas import OverQuota
 from agents.answering.statements import Statements
 from elf.errors import ElfError, UserError
@@ -50,7 +61,7 @@ Step = ToAddress | ToKey | Until | Effect
 class _Running:
     """A procedure and the answers that it waits for, by request id; or ``until`` our log says something, or
     until the work of ``offload`` is done. ``asked``: the request that began it, which is told to the audit
-    when it ends."""
+    when it ends; ``what`` it is, if nobody asked for it."""
 
     client: str
     request: int
@@ -61,6 +72,7 @@ class _Running:
     until: Until | None = None
     offload: Offload | None = None
     deadline_ms: int = 0
+    what: str = ""
 
 
 @dataclass
@@ -130,8 +142,17 @@ class Clients:
 
     def scale(self, entry: TreesDecided, now_ms: int) -> list[Step]:
         """The catalog log wants other trees of a job that is led here: that is nobody's request."""
-        running = _Running("", entry.seq, self.statements.scaling.decided(entry), None)
-        self._running["", entry.seq] = running
+        return self._begin("what was decided of a job", self.statements.scaling.decided(entry), now_ms)
+
+    def learn(self, spec: JobSpec, now_ms: int) -> list[Step]:
+        """It is time to learn what a job that is led here costs: nobody's request either."""
+        return self._begin("learning what a job costs", self.statements.learning.keep(spec, now_ms), now_ms)
+
+    def _begin(self, what: str, procedure: Procedure, now_ms: int) -> list[Step]:
+        """``what``: for people, where it comes to nothing."""
+        self._next_id += 1
+        running = _Running("", self._next_id, procedure, None, what=what)
+        self._running["", self._next_id] = running
         return self._step(running, None, now_ms)
 
     def plan_routes(self, now_ms: int) -> list[Step]:
@@ -139,7 +160,7 @@ class Clients:
         routing, key = self.statements.routing, ("", 0)
         if key in self._running or not routing.due(now_ms):
             return []
-        running = self._running[key] = _Running(*key, routing.decided(now_ms), None)
+        running = self._running[key] = _Running(*key, routing.decided(now_ms), None, what="a plan of routes")
         return self._step(running, None, now_ms)
 
     def _execute(self, asked: Execute, now_ms: int, who: Principal | None) -> Procedure:
@@ -183,6 +204,8 @@ class Clients:
                 return [*words, *self._step(running, [], now_ms)]
             if isinstance(ask, Tell):
                 return [Send(running.client, ask.reply), *self._step(running, [], now_ms)]
+            if isinstance(ask, Save):
+                return [ask.effect(), *self._step(running, [], now_ms)]
             running.deadline_ms = max(running.deadline_ms, now_ms + ask.within_ms)
             self._next_id += 1
             request = msgspec.structs.replace(ask.request, id=self._next_id, origin=self._address)
@@ -217,8 +240,7 @@ class Clients:
         if running.asked is not None:
             found.extend(audited.request(running.client, running.asked, end))
         if not running.client:
-            what = "what was decided of a job" if running.request else "a plan of routes"
-            return [Undone(what, end.text)] if isinstance(end, Failed) else []
+            return [Undone(running.what, end.text)] if isinstance(end, Failed) else []
         if not isinstance(end, Reading):
             return [*found, Send(running.client, end)]
         left = running.windows or end.windows

@@ -11,10 +11,11 @@ from agents.answering.fleet import Fleet
 from agents.answering.quotas import OverQuota
 from agents.answering.workers import ask_all, members_of
 from elf.job.catalog.log import CatalogLog
+from elf.job.costs import flow_costs
 from elf.job.spec import Flow, JobSpec
-from elf.job.work import FlowWork, InspectWork, WorkStatus
+from elf.job.work import InspectWork, WorkStatus
 from elf.planning.budgets import BudgetKeeper, Holder, Use
-from elf.planning.costs import Cost, Running, Wanted, cost_of, total
+from elf.planning.costs import PANES_MIN, Cost, FlowCost, Running, Wanted, cost_of, total
 from elf.ql.plan import Fragment, Plan
 from elf.wire.base import Answer
 
@@ -102,7 +103,7 @@ class Costs:
     def _at(
         self, addresses: Sequence[str], new: Sequence[Fragment]
     ) -> Generator[list[Ask], list[Answer], dict[str, Cost | None]]:
-        """By the names of the agents that answer."""
+        """By the names of agents: of those that answer, or of which it was learned before."""
         streams = {one.stream for one in new}
         flows = sorted(
             (
@@ -113,15 +114,30 @@ class Costs:
             key=lambda flow: -len(self._log.readers(flow.uid)),
         )[:FLOWS_MAX]
         known = {flow.uid: flow for flow in flows}
-        request = InspectWork(id=0, origin="", flows=tuple(known))
-        answered = (yield from ask_all(addresses, request, WorkStatus)) if known and addresses else {}
+        jobs = [spec for uid in known for spec in self._log.readers(uid)]
+        uids = tuple(dict.fromkeys(spec.uid for spec in jobs))
+        request = InspectWork(id=0, origin="", flows=tuple(known), jobs=uids, costs=True)
+        answers = (yield from ask_all(addresses, request, WorkStatus)) if known and addresses else {}
+        running = self._at_each(addresses, known, answers)
+        others = list(dict.fromkeys(spec.leader for spec in jobs if spec.leader not in answers))
+        if others and not all(map(_is_known, running.values())):
+            learned = yield from ask_all(others[:AGENTS_MAX], request, WorkStatus)
+            running = self._at_each(addresses, known, {**learned, **answers})
         return {
-            status.agent: self._cost(new, known, status) for status in answered.values() if status is not None
+            self._fleet.named(at) if (said := answers.get(at)) is None else said.agent: self._cost(new, one)
+            for at, one in running.items()
+            if answers.get(at) is not None or one
         }
 
-    def _cost(self, new: Iterable[Fragment], known: Mapping[str, Flow], status: WorkStatus) -> Cost | None:
+    def _at_each(
+        self, addresses: Iterable[str], known: Mapping[str, Flow], answers: Mapping[str, WorkStatus | None]
+    ) -> dict[str, list[tuple[str, Running]]]:
+        """By address, what flows take of each agent."""
+        costs = flow_costs(known, {at: status for at, status in answers.items() if status is not None})
+        return {address: self._running(address, known, costs) for address in addresses}
+
+    def _cost(self, new: Iterable[Fragment], running: Sequence[tuple[str, Running]]) -> Cost | None:
         """All that is new, at one agent. None: nothing tells what some of it costs."""
-        running = [self._running(known[one.flow], one) for one in status.flows if one.flow in known]
         found = []
         for one in new:
             wanted = Wanted(keys_of(one), one.pane_us, one.lateness_us or 0)
@@ -131,20 +147,23 @@ class Costs:
             found.append(cost)
         return total(found)
 
-    def _running(self, flow: Flow, work: FlowWork) -> tuple[str, Running]:
-        fragment = flow.fragment
-        jobs = tuple(sorted(spec.name for spec in self._log.readers(flow.uid)))
-        return fragment.stream, Running(
-            jobs,
-            keys_of(fragment),
-            fragment.pane_us,
-            work.rows,
-            work.map_us + work.tree_us,
-            work.seal_us,
-            work.snapshots,
-            work.keys,
-            work.bytes,
-        )
+    def _running(
+        self, address: str, known: Mapping[str, Flow], costs: Mapping[str, FlowCost]
+    ) -> list[tuple[str, Running]]:
+        """What flows take of an agent, each with its stream."""
+        found = []
+        for uid, flow in known.items():
+            fragment, cost = flow.fragment, dict(costs[uid].members).get(address)
+            if cost is not None:
+                jobs = tuple(sorted(spec.name for spec in self._log.readers(uid)))
+                running = Running(jobs, keys_of(fragment), fragment.pane_us, cost)
+                found.append((fragment.stream, running))
+        return found
+
+
+def _is_known(running: Sequence[tuple[str, Running]]) -> bool:
+    """Whether an agent speaks for itself of something."""
+    return any(one.cost.panes >= PANES_MIN for _, one in running)
 
 
 def keys_of(fragment: Fragment) -> tuple[str, ...]:

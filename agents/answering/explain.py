@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import msgspec
 
-from agents.answering.about import described, functions_told, read_jobs
+from agents.answering.about import costs_told, described, functions_told, moment_of, read_jobs
 from agents.answering.asks import Ask, Procedure, ToAddress
 from agents.answering.explained import laid_out
 from agents.answering.fleet import Fleet
@@ -22,6 +22,7 @@ from agents.answering.workers import ask_all, depth_of, members_of
 from elf.errors import UserError
 from elf.job.catalog.loads import by_group, job_of_loads
 from elf.job.catalog.log import CatalogLog
+from elf.job.costs import learned_in
 from elf.job.messages.groups import DropJob
 from elf.job.messages.inquiries import FlowStatus, InspectFlow
 from elf.job.spec import Flow, JobSpec
@@ -156,7 +157,8 @@ class Explanations:
 
     def _live(self, spec: JobSpec) -> Generator[list[Ask], list[Answer], Told]:
         todo = members_of(self._fleet, spec)
-        request = InspectWork(id=0, origin="", flows=tuple(flow.uid for flow in spec.flows), jobs=(spec.uid,))
+        uids = tuple(flow.uid for flow in spec.flows)
+        request = InspectWork(id=0, origin="", flows=uids, jobs=(spec.uid,), costs=True)
         found: dict[str, WorkStatus | None] = {}
         for _ in range(ROUNDS_MAX):
             found |= yield from ask_all(todo, request, WorkStatus)
@@ -170,6 +172,7 @@ class Explanations:
             "silent": sorted(self._fleet.named(address) for address in found.keys() - answered.keys()),
             "flows": [{"flow": flow.uid, "levels": levels_of(flow, answered)} for flow in spec.flows],
             "master": _master(spec.uid, answered.values()),
+            "learned": _learned(spec, answered.values()),
             "budgets": [
                 {"agent": facts.agent, **{name: getattr(one, name) for name in one.__struct_fields__}}
                 for facts in answered.values()
@@ -320,6 +323,26 @@ def _level(level: int, agents: Sequence[tuple[str, FlowWork]]) -> Told:
 
 def _cpu_us(work: FlowWork) -> int:
     return work.map_us + work.tree_us + work.seal_us + work.merge_us + work.commit_us
+
+
+def _learned(spec: JobSpec, answered: Iterable[WorkStatus]) -> Told | None:
+    """What its master has kept of what the job costs."""
+    costs = next((one for one in learned_in(answered) if one.job == spec.uid), None)
+    if costs is None:
+        return None
+    return {
+        "at": moment_of(1_000 * costs.at_ms),
+        "flows": [
+            {
+                "flow": one.flow,
+                "members": {address: msgspec.structs.asdict(cost) for address, cost in one.members},
+                "root": None if one.root is None else msgspec.structs.asdict(one.root),
+            }
+            for one in costs.flows
+        ],
+        "delays": None if costs.delays is None else msgspec.structs.asdict(costs.delays),
+        "told": costs_told(costs, spec.plan.fragment.pane_us),
+    }
 
 
 def _master(uid: str, answered: Iterable[WorkStatus]) -> Told | None:

@@ -189,6 +189,7 @@ def _live(live: Mapping[str, Any], flows: Sequence[Mapping[str, Any]]) -> list[s
             lines += [f"{2 * INDENT}agents left {left_out:,} keys out{unsure}"] if left_out else []
     lines += _budgets(live["budgets"])
     lines += [f"{INDENT}of late {live['takes']}"] if live["takes"] else []
+    lines += [f"{INDENT}{live['learned']['told']}"] if live["learned"] else []
     master = live["master"]
     if master is None:
         return [*lines, f"{INDENT}the master does not answer"]

@@ -8,7 +8,6 @@ that is silent knows is missing; a pane without it still counts, if its root and
 from __future__ import annotations
 
 import json
-from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
@@ -18,14 +17,15 @@ from agents.answering.asks import Procedure
 from agents.answering.explain import promise_facts
 from agents.answering.explained import table
 from agents.answering.fleet import Fleet
+from agents.answering.learned import panes_of
 from agents.answering.predicted import predicted
 from agents.answering.workers import ask_all, members_of
 from elf.job.promised import is_kept, promise_told
 from elf.job.spec import JobSpec
-from elf.job.stamps import LAST, InspectStamps, RootStamp, SealStamp, StampStatus, one_in
+from elf.job.stamps import InspectStamps, StampStatus, one_in
 from elf.job.work import BEHIND_MS, InspectWork, WorkStatus
 from elf.planning.lateness import shares, shorter
-from elf.planning.phases import ABOUT, Pane, Phase, Phases, phases_of
+from elf.planning.phases import ABOUT, Phase, Phases, phases_of
 from elf.wire.clients import Reply
 
 Told = dict[str, Any]
@@ -84,34 +84,6 @@ def facts_of(spec: JobSpec, stamped: Sequence[StampStatus], worked: Mapping[str,
         "last": found.last,
         "reasons": list(_reasons(found, pane_us)),
     }
-
-
-def panes_of(spec: JobSpec, stamped: Iterable[StampStatus]) -> tuple[list[Pane], bool]:
-    """The last panes of which everything is known, those that ended a window of the job. If none of them did,
-    all, and False."""
-    sealed: dict[tuple[str, int], tuple[str, SealStamp]] = {}
-    roots: defaultdict[int, list[RootStamp]] = defaultdict(list)
-    windows: dict[int, int] = {}
-    for agent in stamped:
-        for seal in agent.seals:
-            key = (seal.flow, seal.pane)
-            if key not in sealed or seal.done_us > sealed[key][1].done_us:
-                sealed[key] = agent.agent, seal
-        for root in agent.roots:
-            roots[root.pane].append(root)
-        for window in agent.windows:
-            windows[window.pane] = max(windows.get(window.pane, 0), window.applied_us)
-    found = []
-    for pane in sorted(roots)[-LAST:]:
-        whole = [one for one in roots[pane] if (one.flow, pane) in sealed]
-        if whole:
-            root = max(whole, key=lambda one: one.applied_us)
-            last, seal = sealed[root.flow, pane]
-            begun = (seal.due_us, seal.begun_us, seal.done_us)
-            made = (root.draft_us, root.made_us, root.applied_us)
-            found.append(Pane(pane, last, (*begun, *made, windows.get(pane, root.applied_us))))
-    ended = [one for one in found if one.pane in windows]
-    return (ended, True) if ended else (found, False)
 
 
 def _promise(spec: JobSpec, worked: Iterable[WorkStatus]) -> Told | None:

@@ -4,23 +4,20 @@ agents have measured of flows over the same streams, or from defaults (``elf.pla
 from __future__ import annotations
 
 import math
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator
 from typing import Final
 
 from agents.answering.asks import Ask
 from agents.answering.fleet import Fleet
-from agents.answering.latency import panes_of, rows_of
-from agents.answering.predicted import costs_of, members_in
-from agents.answering.workers import ask_all, members_of
+from agents.answering.latency import rows_of
+from agents.answering.learned import members_of_model
+from agents.answering.learning import Learning
 from elf.errors import UserError
 from elf.fields import replace
 from elf.job.catalog.log import CatalogLog
 from elf.job.spec import JobSpec
-from elf.job.stamps import InspectStamps, StampStatus
-from elf.job.work import InspectWork, WorkStatus
-from elf.planning.latency import POLL_S, Moments
+from elf.planning.costs import JobCosts
 from elf.planning.lateness import shorter
-from elf.planning.phases import phases_of
 from elf.planning.solve import DEFAULT_MEMBER, DEFAULTS, TREES, Known, Setting, solve
 from elf.ql.plan import Plan
 from elf.ql.promises import LATENESS_US, Chosen, Promise
@@ -29,10 +26,6 @@ from elf.wire.clients import ONE_SHOT_PREFIX
 
 JOBS_MAX: Final = 3
 """Whose agents are asked, the likest first."""
-AGENTS_MAX: Final = 64
-"""That are asked of each."""
-PANES_MIN: Final = 3
-"""Of fewer panes nothing is learned."""
 FAN_OUT: Final = 16
 
 
@@ -42,6 +35,7 @@ class Promising:
     def __init__(self, log: CatalogLog, fleet: Fleet) -> None:
         self._log = log
         self._fleet = fleet
+        self._learning = Learning(log, fleet)
 
     def chosen(
         self, plan: Plan, promise: Promise, lateness_us: int | None
@@ -69,13 +63,8 @@ class Promising:
         """What is known, the job that it was measured of (empty: none), and how many rows were read and would
         be late."""
         for spec in self._like(plan):
-            agents = members_of(self._fleet, spec)[:AGENTS_MAX]
-            flows = tuple(flow.uid for flow in spec.flows)
-            stamps = InspectStamps(id=0, origin="", flows=flows, jobs=(spec.uid,))
-            stamped = [one for one in (yield from ask_all(agents, stamps, StampStatus)).values() if one]
-            work = InspectWork(id=0, origin="", flows=flows, jobs=(spec.uid,))
-            worked = {at: one for at, one in (yield from ask_all(agents, work, WorkStatus)).items() if one}
-            if (known := self._measured(spec, stamped, worked)) is not None:
+            costs, worked = yield from self._learning.of(spec)
+            if (known := _measured(spec, costs)) is not None:
                 rows, _, behind = rows_of(worked.values())
                 return known, spec.name, (rows, behind)
         members = sum(len(self._fleet.asked(one)) for one in plan.unranged) or 1
@@ -96,28 +85,19 @@ class Promising:
         found.sort(key=lambda spec: (-len(wanted & set(spec.plan.unranged)), spec.name, spec.uid))
         return found[:JOBS_MAX]
 
-    def _measured(
-        self, spec: JobSpec, stamped: Sequence[StampStatus], worked: Mapping[str, WorkStatus]
-    ) -> Known | None:
-        """What a running job shows; None where that is too little."""
-        panes, _ = panes_of(spec, stamped)
-        members = members_in(spec, worked.values())
-        if len(panes) < PANES_MIN or not members:
-            return None
-        phases = phases_of(panes).phases
-        return Known(
-            members=members,
-            costs=costs_of(spec, stamped, worked, members),
-            pane_ms=0.0,
-            now=Setting(self._poll_ms(spec), spec.plan.trees),
-            measured={name: Moments(one.mean, one.variance) for name, one in phases.items()},
-        )
 
-    def _poll_ms(self, spec: JobSpec) -> int:
-        """That agents use for its streams now."""
-        streams = set(spec.plan.streams)
-        chosen = (one.definition.chosen for one in self._log.jobs() if streams & set(one.plan.streams))
-        return min((one.poll_ms for one in chosen if one is not None), default=round(1000 * POLL_S))
+def _measured(spec: JobSpec, costs: JobCosts | None) -> Known | None:
+    """What a running job shows; None where that is too little."""
+    if costs is None or costs.delays is None or not costs.delays.phases:
+        return None
+    delays = costs.delays
+    return Known(
+        members=members_of_model(spec, costs.flows),
+        costs=delays.costs,
+        pane_ms=0.0,
+        now=Setting(delays.poll_ms, delays.trees),
+        measured=delays.measured,
+    )
 
 
 def promise_worked_out(plan: Plan) -> str:

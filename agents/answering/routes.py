@@ -6,7 +6,7 @@ agents are asked for their work and for what they know of links.
 |---|---|
 | links | what this agent's ``cluster.links`` states; else the most of a period (``elf.job.links``) |
 | delays | stated; else half of the shortest round trip that an agent has measured |
-| demands | one of each flow: rows a second by region, as agents have counted since they began |
+| demands | one of each flow: rows a second by region, as agents have counted, or as was learned before |
 | sizes | U(I), fitted over what agents sealed, heads sent and roots committed at a time, on the mean |
 
 What is in none of these is named as missing, and left out of the plan.
@@ -28,10 +28,12 @@ from agents.answering.routestold import laid_out
 from agents.answering.workers import ask_all
 from elf.errors import UserError
 from elf.job.catalog.log import CatalogLog
+from elf.job.costs import flow_costs
 from elf.job.links import PERIOD_MS, PERIODS
 from elf.job.spec import Flow
 from elf.job.units import held_panes, hold_us, unit_of
-from elf.job.work import FlowWork, InspectWork, WorkStatus
+from elf.job.work import InspectWork, WorkStatus
+from elf.planning.costs import FlowCost
 from elf.wire.base import Answer
 from elf.wire.clients import Reply
 from overlay.regions import region_of
@@ -112,7 +114,9 @@ class Routes:
             one = f"all agents that say where they stand are in {names[0]}" if names else _NOWHERE
             return {"why_not": f"nothing crosses a border: {one}"}, Turned()
         flows = self._log.flows()
-        asked = InspectWork(id=0, origin="", flows=tuple(flow.uid for flow in flows), links=True)
+        jobs = tuple(spec.uid for spec in self._log.jobs())
+        uids = tuple(flow.uid for flow in flows)
+        asked = InspectWork(id=0, origin="", flows=uids, jobs=jobs, links=True, costs=True)
         addresses = sorted(self._log.addresses() | {flow.leader for flow in flows})
         answers = yield from ask_all(addresses, asked, WorkStatus)
         worked = {address: one for address, one in answers.items() if one is not None}
@@ -149,32 +153,39 @@ class Routes:
     ) -> list[Wanted]:
         """What flows want to have carried. Adds each to what is told, and what is missing of it."""
         found, named = list[Wanted](), Counter[str]()
+        costs = flow_costs([flow.uid for flow in flows], worked)
         for flow in flows:
             name = ", ".join(sorted({spec.name for spec in self._log.attached(flow.uid)})) or "no job"
             named[name] += 1
             name = name if named[name] == 1 else f"{name} ({named[name]})"
-            works = {
-                address: work
+            parents = {
+                address: work.parent
                 for address, status in worked.items()
                 for work in status.flows
                 if work.flow == flow.uid
             }
-            job, wanted, why = self._wanted(name, flow, regions, works)
+            job, wanted, why = self._wanted(name, flow, regions, costs[flow.uid], parents)
             told["jobs"].append(job)
             found += [wanted] if wanted is not None else []
             told["missing"] += [f"{name} is not planned: {why}"] if why else []
         return found
 
     def _wanted(
-        self, name: str, flow: Flow, regions: Mapping[str, str], works: Mapping[str, FlowWork]
+        self,
+        name: str,
+        flow: Flow,
+        regions: Mapping[str, str],
+        cost: FlowCost,
+        parents: Mapping[str, str],
     ) -> tuple[Told, Wanted | None, str]:
-        """What is told of a flow, what it wants to have carried, or why that is not known."""
+        """What is told of a flow, what it wants to have carried, or why that is not known. ``parents``: of
+        the agents in its tree."""
         pane_s, unit = flow.fragment.pane_us / 1e6, unit_of(self._log, flow.uid)
         held = held_panes(unit, flow.fragment.pane_us, hold_us(self._log, flow, self._hold_us))
         target, sources = regions.get(flow.leader, ""), defaultdict[str, float](float)
-        for address, work in works.items():
-            if pane_s and work.rows and work.snapshots and address in regions:
-                sources[regions[address]] += work.rows / (work.snapshots * pane_s)
+        for address, one in cost.members:
+            if pane_s and one.rows and address in regions:
+                sources[regions[address]] += one.rows / pane_s
         told: Told = {
             "job": name,
             "stream": flow.fragment.stream,
@@ -197,10 +208,12 @@ class Routes:
         held_s = pane_s * held
         inputs = {
             address: sources[regions[address]] * held_s
-            for address, work in works.items()
-            if regions.get(address, target) != target and _is_head(work, regions[address], regions)
+            for address, parent in parents.items()
+            # whose parent stands in another region is a head
+            if regions.get(address, target) != target
+            and regions.get(parent, regions[address]) != regions[address]
         }
-        samples, vias = _samples(works, inputs), told["vias"]
+        samples, vias = _samples(cost, inputs), told["vias"]
         wanted = Wanted(flow.uid, name, target, dict(sources), samples, pane_s, unit, held, vias)
         return told, wanted, ""
 
@@ -226,25 +239,14 @@ def _some(names: Sequence[str]) -> str:
     return ", ".join(names[:NAMED_MAX]) + more
 
 
-def _is_head(work: FlowWork, region: str, regions: Mapping[str, str]) -> bool:
-    """Whether an agent's parent stands in another region."""
-    return regions.get(work.parent, region) != region
-
-
-def _samples(works: Mapping[str, FlowWork], heads: Mapping[str, float]) -> tuple[list[float], list[float]]:
+def _samples(cost: FlowCost, heads: Mapping[str, float]) -> tuple[list[float], list[float]]:
     """Rows and bytes of a batch, on the mean: of what each agent has sealed, its root committed, and
     ``heads`` sent, with the rows that their regions have meanwhile."""
-    known = [
-        (rows / n, size / n)
-        for one in works.values()
-        for rows, size, n in (
-            (one.rows, one.bytes, one.snapshots),
-            (one.commit_rows, one.commit_bytes, one.commits),
-        )
-        if rows and size and n
-    ]
-    sent = [(works[address], rows) for address, rows in heads.items()]
-    known += [(rows, one.sent_bytes / one.messages) for one, rows in sent if rows and one.sent_bytes]
+    members = dict(cost.members)
+    batches = (*members.values(), *(() if cost.root is None else (cost.root,)))
+    known = [(one.rows, one.bytes) for one in batches if one.rows and one.bytes]
+    sent = [(members[at], rows) for at, rows in heads.items() if at in members]
+    known += [(rows, one.sent / one.messages) for one, rows in sent if rows and one.sent]
     return [rows for rows, _ in known], [size for _, size in known]
 
 

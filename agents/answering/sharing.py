@@ -19,8 +19,10 @@ from agents.answering.asks import Ask, ToAddress, offload
 from elf.fields import replace
 from elf.job.catalog.log import CatalogLog
 from elf.job.catalog.members import Member
+from elf.job.costs import flow_costs
 from elf.job.spec import Flow, JobSpec
-from elf.job.work import FlowWork, InspectWork, WorkStatus
+from elf.job.work import InspectWork, WorkStatus
+from elf.planning.costs import FlowCost
 from elf.ql.plan import Fragment, Function, Plan
 from elf.windows import Counted, Landmark, Session
 from elf.windows.kinds import HOUR_US, span
@@ -119,35 +121,39 @@ class Sharing:
         members = [member.address for stream in streams for member in self._sample(stream)]
         asked = tuple(dict.fromkeys([*roots, *members]))
         uids = tuple(flow.uid for flows in candidates for flow in flows)
-        answers = yield [ToAddress(to, InspectWork(id=0, origin="", flows=uids)) for to in asked]
+        jobs = tuple(dict.fromkeys(spec.uid for uid in uids for spec in self._log.readers(uid)))
+        request = InspectWork(id=0, origin="", flows=uids, jobs=jobs, costs=True)
+        answers = yield [ToAddress(to, request) for to in asked]
         known = {
-            to: {one.flow: one for one in msgspec.msgpack.decode(answer.body, type=WorkStatus).flows}
+            to: msgspec.msgpack.decode(answer.body, type=WorkStatus)
             for to, answer in zip(asked, answers, strict=True)
             if not answer.error
         }
+        costs = flow_costs(uids, known)
         measured, unknown = [], []
         for flows in candidates:
             length = span(flows[0].fragment.pane_us)
-            roots_say = [known[flow.leader].get(flow.uid) for flow in flows if flow.leader in known]
-            if len(roots_say) < len(flows):
+            if any(flow.leader not in known for flow in flows):
                 unknown.append(f"the root of the flow with panes of {length} does not answer")
                 continue
-            work = [one for one in roots_say if one is not None and one.commit_panes]
-            if len(work) < len(flows):
+            of = [costs[flow.uid] for flow in flows]
+            if not all(one.root is not None and one.root.panes for one in of):
                 unknown.append(f"of the flow with panes of {length} nothing has been measured yet")
                 continue
-            tasks = [facts[flow.uid] for facts in known.values() for flow in flows if flow.uid in facts]
-            measured.append(measured_of(flows[0].fragment.pane_us, work, tasks))
+            measured.append(measured_of(flows[0].fragment.pane_us, of))
         return measured, unknown
 
 
-def measured_of(pane_us: int, roots: Sequence[FlowWork], tasks: Sequence[FlowWork]) -> Measured:
-    """Of flows whose panes meet: ``roots`` have made commits of them all, ``tasks`` is the work of some
-    agents, of which it is known how many groups they make of a row, and in what time."""
-    rows = sum(one.commit_rows / one.commit_panes for one in roots)
-    merged = sum(one.commit_keys / one.commit_panes for one in roots)
-    came = max(1, sum(one.rows for one in tasks))
-    sent, map_us = (sum(counts) / came for counts in ((x.keys for x in tasks), (x.map_us for x in tasks)))
+def measured_of(pane_us: int, flows: Sequence[FlowCost]) -> Measured:
+    """Of flows whose panes meet, with roots that have made commits of them all, and some agents, of which it
+    is known how many groups they make of a row, and in what time."""
+    roots = [one.root for one in flows if one.root is not None]
+    tasks = [cost for one in flows for _, cost in one.members]
+    rows = sum(one.rows / one.panes for one in roots)
+    merged = sum(one.groups / one.panes for one in roots)
+    came = sum(one.panes * one.rows for one in tasks) or 1.0
+    sent = sum(one.panes * one.groups for one in tasks) / came
+    map_us = sum(one.panes * one.map_us for one in tasks) / came
     return Measured(pane_us, rows * HOUR_US / pane_us, max(rows * sent, merged), merged, map_us)
 
 

@@ -36,6 +36,7 @@ from agents.answering.filling import fill
 from agents.answering.fleet import Fleet
 from agents.answering.keys import KeyRequests
 from agents.answering.latency import Latencies
+from agents.answering.learning import Learning
 from agents.answering.looking import MEMBERS_MAX, look
 from agents.answering.masters import Masters, check_owner, facts_of
 from agents.answering.once import Once, author_of, authors_of
@@ -131,6 +132,7 @@ class Statements:
         self._explanations = Explanations(log, fleet)
         self._costs = Costs(log, fleet, me.address, self.budgets)
         self._latencies = Latencies(fleet)
+        self.learning = Learning(log, fleet)
         self._routes = Routes(log, fleet, links, hold_us)
         self.routing = Routing(log, self._routes, routes)
         self._tapping = Tapping(log, fleet)

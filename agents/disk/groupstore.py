@@ -36,9 +36,11 @@ from elf.job.output import OutputKept
 from elf.job.rollup.flowroots import StoredPanes
 from elf.job.spec import END_OF_TIME, START_OF_TIME, JobSpec, VersionRecord, is_range
 from elf.job.tables import ShardRows, TableKept, TableRound, is_shard
+from elf.planning.costs import JobCosts
 
 T = TypeVar("T")
 _output_of: Final = msgspec.msgpack.Decoder(OutputKept).decode
+_costs_of: Final = msgspec.msgpack.Decoder(JobCosts).decode
 
 RUN_RECORDS_MAX: Final = 64
 """In one transaction: stream tasks wait for it with their checkpoints."""
@@ -93,6 +95,8 @@ def apply(store: Store, record: bytes) -> tuple[int, ...]:
                 store.drop_output(fact.job, fact.output)
             case OutputKept():
                 store.save_output(fact.job, fact.output, fact.number, log.encode(fact))
+            case JobCosts():
+                store.save_costs(fact.job, record)
             case TableKept(over=True):
                 store.tables.end(fact.table)
             case TableKept() if is_shard(fact.table):
@@ -169,7 +173,8 @@ def install(store: Store, effect: InstallJobGroup) -> None:
     master = () if state.master is None else (state.master,)
     for table in state.tables:  # they have the windows of the state already
         store.tables.install(table)
-    for fact in (*job, *state.flows, *state.panes, *state.windows, *state.outputs, *master):
+    costs = () if state.costs is None else (state.costs,)
+    for fact in (*job, *state.flows, *state.panes, *state.windows, *state.outputs, *costs, *master):
         apply(store, log.encode(fact))
 
 
@@ -197,12 +202,18 @@ def summary(store: Store, effect: SummariseJobGroup) -> bytes:
             tuple(windows),
             _outputs(store, effect.uid),
             tables=store.tables.states(effect.uid),
+            costs=_costs(store, effect.uid),
         )
     )
 
 
 def _outputs(store: Store, uid: str) -> tuple[OutputKept, ...]:
     return tuple(map(_output_of, store.outputs(uid)))
+
+
+def _costs(store: Store, uid: str) -> JobCosts | None:
+    learned = store.costs(uid)
+    return None if learned is None else _costs_of(learned)
 
 
 def _kept_job(store: Store, uid: str, founder: str) -> log.JobKept | log.RangeKept:
@@ -268,7 +279,8 @@ def stored_job(store: Store, record: bytes, state: str) -> StoredJob:
     uid = kept.spec.uid
     published, outputs = store.last_windows_seq(uid), _outputs(store, uid)
     tables = store.tables.stored(uid)
-    return StoredJob(kept.spec, state, kept.versions, store.assembled(uid), published, outputs, tables)
+    assembled, costs = store.assembled(uid), _costs(store, uid)
+    return StoredJob(kept.spec, state, kept.versions, assembled, published, outputs, tables, costs)
 
 
 def stored_jobs(store: Store) -> tuple[StoredJob, ...]:

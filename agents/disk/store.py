@@ -414,6 +414,7 @@ class Store:
             con.execute("DELETE FROM jobs WHERE uid = ?", (uid,))
             con.execute("DELETE FROM window_commits WHERE job = ?", (uid,))
             con.execute("DELETE FROM outputs WHERE job = ?", (uid,))
+            con.execute("DELETE FROM costs WHERE job = ?", (uid,))
             tablestore.forget(con, uid)
             con.execute("DELETE FROM masters WHERE uid = ?", (uid,))
             for flow in flows:
@@ -510,6 +511,21 @@ class Store:
         with self._file.reading() as con:
             found = con.execute("SELECT kept FROM outputs WHERE job = ? ORDER BY output", (job,))
             return [bytes(row[0]) for row in found]
+
+    # -- costs -----------------------------------------------------------------------------------------------
+
+    def save_costs(self, job: str, learned: bytes) -> None:
+        """What was learned of a job, in place of what was before."""
+        with self._file.writing() as con:
+            con.execute("INSERT OR REPLACE INTO costs VALUES (?, ?)", (job, learned))
+
+    def costs(self, job: str) -> bytes | None:
+        """What was learned of a job last."""
+        with self._file.reading() as con:
+            row = con.execute("SELECT learned FROM costs WHERE job = ?", (job,)).fetchone()
+            return None if row is None else bytes(row[0])
+
+    # -- windows ---------------------------------------------------------------------------------------------
 
     def windows(self, job: str, from_us: int, to_us: int) -> list[WindowCommit]:
         """Commits with a window that overlaps ``[from_us, to_us)``, by start, then revision."""

@@ -11,6 +11,8 @@ SCHEMA_VERSION: Final = 14
 APPLICATION_ID: Final = 0x656C6631
 """``elf1``: tells our files from other programs' SQLite files."""
 
+COSTS: Final = "CREATE TABLE costs (job TEXT PRIMARY KEY, learned BLOB NOT NULL) WITHOUT ROWID;"
+"""What was learned of jobs (``elf.planning.costs``)."""
 SCHEMA: Final = (
     """
 CREATE TABLE facts (key TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;
@@ -55,7 +57,8 @@ CREATE TABLE replicas (
 """
     + hardstate.SCHEMA
     + tablestore.SCHEMA
+    + COSTS
 )
 
-STEPS: Final[Mapping[int, str]] = {13: tablestore.SCHEMA}
+STEPS: Final[Mapping[int, str]] = {13: tablestore.SCHEMA + COSTS}
 """What makes the next version of a file of each older one."""

@@ -358,6 +358,8 @@ class Node:
             self._look_ms = now_ms + LOOK_MS
             self.witness.look(self.ready)
             found.extend(self._balance(now_ms))
+            if self._ring_ready and (spec := self.job_groups.to_learn(now_ms)) is not None:
+                found.extend(self.clients.learn(spec, now_ms))
             self.clients.statements.creators.look(lambda: self.sender.spent() | self.programs.spent(), now_ms)
             found.extend(self.lending.look(self._working.installed, self.programs.spent(), now_ms))
             found.extend(self.witness.remember(self.catalog.neighbours(), now_ms))

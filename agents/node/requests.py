@@ -140,7 +140,7 @@ class Requests:
             found.append(flow_work(uid, parent or "", counts))
         flows = tuple(one for one in found if one is not None)
         budgets = self._lending.of(request.jobs)
-        jobs = self._job_groups.work(request.jobs)
+        jobs = self._job_groups.work(request.jobs, costs=request.costs)
         links = self._working.links_told(now_ms) if request.links else ()
         facts = WorkStatus(self._me.name, flows, jobs, budgets, links)
         return Send(request.origin, Answer(id=request.id, body=msgspec.msgpack.encode(facts)))

@@ -24,6 +24,7 @@ from elf.job.program.spec import ProgramSpec
 from elf.job.snapshots import Threshold
 from elf.job.spec import Flow, JobSpec, VersionRecord
 from elf.job.tables import ReadShard, ReadTable, ShardRows, TableKept, TableRound
+from elf.planning.costs import JobCosts
 from elf.ql.own import OwnAggregate
 from elf.ql.plan import Plan, Top
 from elf.security.certificates import Signed
@@ -254,6 +255,12 @@ class SaveOutput(msgspec.Struct, frozen=True, eq=False):
     """The record of an output in the job group of its job."""
 
     kept: OutputKept
+
+
+class SaveCosts(msgspec.Struct, frozen=True, eq=False):
+    """What was learned of a job, in its job group."""
+
+    kept: JobCosts
 
 
 class KeepFilled(msgspec.Struct, frozen=True, eq=False):
@@ -573,6 +580,7 @@ Effect = (
     | SaveJob
     | SaveFlow
     | SaveOutput
+    | SaveCosts
     | SaveTable
     | CopyRows
     | SaveShard

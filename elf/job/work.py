@@ -15,6 +15,7 @@ import msgspec
 
 from elf.fields import Address, Count, FlowUid, JobUid, Label, Locality, Millis, Name, Serial, Text
 from elf.job.alerts import Group, State
+from elf.planning.costs import JobCosts
 from elf.wire.base import Message, Request
 
 Counts = Mapping[str, int]
@@ -111,7 +112,8 @@ class PromiseWork(msgspec.Struct, frozen=True, array_like=True):
 
 class JobWork(msgspec.Struct, frozen=True, array_like=True):
     """A master's work for a job: how often it committed windows, result rows, its CPU time, how the job's
-    outputs are, and what became of its promise, if it has one."""
+    outputs are, what became of its promise, if it has one, and what was learned of its ``costs``, if that was
+    asked for."""
 
     job: JobUid
     commits: Count = 0
@@ -119,6 +121,7 @@ class JobWork(msgspec.Struct, frozen=True, array_like=True):
     final_us: Count = 0
     outputs: tuple[OutputWork, ...] = ()
     promise: PromiseWork | None = None
+    costs: JobCosts | None = None
 
 
 class BudgetWork(msgspec.Struct, frozen=True, array_like=True):
@@ -148,11 +151,12 @@ class LinkWork(msgspec.Struct, frozen=True, array_like=True):
 
 class InspectWork(Request, frozen=True, kw_only=True):
     """To an agent: its work for these flows and jobs (uids); ``links``: and what it knows of those to other
-    regions. Answered with ``WorkStatus``."""
+    regions; ``costs``: and what was learned of the jobs. Answered with ``WorkStatus``."""
 
     flows: tuple[FlowUid, ...]
     jobs: tuple[JobUid, ...] = ()
     links: bool = False
+    costs: bool = False
 
 
 class WorkStatus(msgspec.Struct, frozen=True, array_like=True):

@@ -9,11 +9,9 @@ returns a decision with its reasons. Nothing here acts or reads a clock. Nothing
 | ``lateness`` | whether a shorter LATENESS would do | – |
 | ``solve`` | how a job is run so that its windows come as early as it promises | SCALLA, 3.1 |
 | ``drift`` | whether the settings of a promise still fit | – |
-| ``costs`` | what a job would cost an agent, told from flows that run there | – |
+| ``costs`` | what flows and jobs cost, as was learned, and what a new job would | – |
 | ``budgets`` | at which weights flows are mapped so that jobs, people and agents keep their budgets | – |
 | ``overload`` | which flows have rows left out so that windows are in time | SCALLA, 4 |
-| ``budgets`` | which flows have rows left out so that jobs take no more than they may | – |
-| ``costs`` | what a job would cost an agent | – |
 | ``deadlines`` | which tasks are done in time, and which are left out | SCALLA, 4.1 and 4.2 |
 | ``phases`` | where the latency of windows is, and what would help | SCALLA, 3.2 |
 | ``pacing`` | whether it is time to change anything, and which units may change | – |

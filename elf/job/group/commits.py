@@ -1,6 +1,6 @@
 """What the replicated job groups here commit: from the request of a root or master to the answer to it.
 
-    SaveJob, SaveFlow, SaveOutput, SaveTable, KeepFilled, Prune ───┐
+    SaveJob, SaveFlow, SaveOutput, SaveCosts, SaveTable, … Prune ──┐
     CommitPanes, CommitWindows ──▶ Draft ──▶ (a thread) ──▶ Drafted ┴─▶ Commit ──▶ the job group's Raft group
        roots, masters ◀── told ◀── Applied ◀── (the store) ◀── Apply ◀── (majority) ◀──┘
 
@@ -25,6 +25,7 @@ from elf.job.effects import (
     KeepFilled,
     PrunePanes,
     PruneWindows,
+    SaveCosts,
     SaveFlow,
     SaveJob,
     SaveMaster,
@@ -40,7 +41,7 @@ from elf.job.group.port import Applied, Commit, Draft, Drafted, FoundJobGroup
 from elf.job.group.router import Router
 from elf.job.group.subscribers import numbered
 
-Saved = SaveJob | SaveFlow | SaveOutput | SaveTable | CopyRows | SaveShard | KeepFilled
+Saved = SaveJob | SaveFlow | SaveOutput | SaveCosts | SaveTable | CopyRows | SaveShard | KeepFilled
 Wanted = CommitPanes | CommitWindows | Saved | PrunePanes | PruneWindows | BootstrapProgram | SaveMaster
 
 Step = Draft | FoundJobGroup | Commit
@@ -78,7 +79,7 @@ class Commits:
             case SaveMaster():
                 kept = record.MasterKept(effect.uid, effect.number, effect.record)
                 return [Commit(effect.uid, effect.term, record.encode(kept), done=effect)]
-            case SaveOutput() | SaveTable():
+            case SaveOutput() | SaveCosts() | SaveTable():
                 return self._commit(effect.kept.job, effect.kept, effect)
             case CopyRows():
                 return self._commit(effect.round.job, effect.round, effect)
@@ -166,6 +167,9 @@ class Commits:
                 return self._router.begun(done.flow, now_ms)
             case SaveOutput():
                 return self._router.kept(done, now_ms)
+            case SaveCosts():
+                self._router.costs_kept(done)
+                return []
             case SaveTable():
                 self._router.table_kept(done, now_ms)
                 return []

@@ -26,6 +26,7 @@ from elf.job.rollup.rooted import event_time
 from elf.job.spec import END_OF_TIME, START_OF_TIME
 from elf.job.tables import StoredTable
 from elf.job.work import JobWork
+from elf.planning.costs import JobCosts
 from elf.planning.drift import pause_of
 from elf.wire.base import Answer
 from elf.wire.clients import WindowResult
@@ -38,6 +39,10 @@ NO_PANES = msgspec.msgpack.encode(())
 """What windows that were made offline are made of."""
 FILLED_BYTES_MAX = RECORD_BYTES_MAX - (1 << 16)
 """Of a result that was made offline: its commit is one record."""
+LEARN_FIRST_MS = 60_000
+"""After which, from its beginning here, it is asked what a job costs that was not learned yet."""
+LEARN_MS = 1_800_000
+"""Between two such questions later on."""
 PRUNED_AT_ONCE = 20
 """Old windows are forgotten this many times while ``WINDOWS_KEPT`` windows are made."""
 
@@ -58,7 +63,11 @@ class JobGroup:
         published: int = 0,
         outputs: Iterable[OutputKept] = (),
         tables: Iterable[StoredTable] = (),
+        costs: JobCosts | None = None,
     ) -> None:
+        self.costs = costs
+        """What was learned of it, as far as that is committed (protocol 5.16)."""
+        self._learn_ms = now_ms + (LEARN_FIRST_MS if costs is None else LEARN_MS)
         self.master = master
         self.founder = master.spec.master
         self.durable = durable
@@ -280,6 +289,19 @@ class JobGroup:
         self._pruned_us = below_us
         return [PruneWindows(self.master.spec.uid, below_us)]
 
+    # -- what it costs ---------------------------------------------------------------------------------------
+
+    def is_to_learn(self, now_ms: int) -> bool:
+        """Whether it is time to ask agents what the job costs them; said once each time."""
+        if now_ms < self._learn_ms or not self.is_saved or not self.master.spec.replicated:
+            return False
+        self._learn_ms = now_ms + (LEARN_FIRST_MS if self.costs is None else LEARN_MS)
+        return True
+
+    def learned(self, costs: JobCosts) -> None:
+        """That is committed."""
+        self.costs = costs
+
     # -- what it shows ---------------------------------------------------------------------------------------
 
     def facts(self, results: tuple[WindowResult, ...] = ()) -> JobStatus:
@@ -295,6 +317,7 @@ class JobGroup:
             self._failure,
             tuple(version.record for version in master.versions),
             waiting=self._waiting,
+            costs=self.costs,
         )
 
     def work(self) -> JobWork:

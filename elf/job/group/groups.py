@@ -161,9 +161,15 @@ class JobGroups:
         """The masters of the jobs that have subscribers."""
         return tuple(group.master for group in self if group.subscribers)
 
-    def work(self, uids: Iterable[str]) -> tuple[JobWork, ...]:
-        """The work of the masters of those of these jobs that are here."""
-        return tuple(self._job_groups[uid].work() for uid in dict.fromkeys(uids) if uid in self._job_groups)
+    def work(self, uids: Iterable[str], *, costs: bool = False) -> tuple[JobWork, ...]:
+        """The work of the masters of those of these jobs that are here; ``costs``: and what they have learned
+        of them."""
+        here = [self._job_groups[uid] for uid in dict.fromkeys(uids) if uid in self._job_groups]
+        return tuple(replace(one.work(), costs=one.costs if costs else None) for one in here)
+
+    def to_learn(self, now_ms: int) -> JobSpec | None:
+        """A job of which it is time to learn what it costs; one at a time."""
+        return next((one.master.spec for one in self if one.is_to_learn(now_ms)), None)
 
     def check(self) -> None:
         self.reading.check()
@@ -243,6 +249,7 @@ class JobGroups:
                 published=job.published,
                 outputs=job.outputs,
                 tables=job.tables,
+                costs=job.costs,
             )
         found = [*self._give_way(), *self._deliver(now_ms)]
         found += [*self.roots.follow(now_ms, flows), *self.reading.attach(now_ms)]

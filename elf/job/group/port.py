@@ -13,6 +13,7 @@ from elf.job.effects import (
     CommitWindows,
     CopyRows,
     KeepFilled,
+    SaveCosts,
     SaveFlow,
     SaveJob,
     SaveMaster,
@@ -26,11 +27,12 @@ from elf.job.program.spec import ProgramSpec
 from elf.job.rollup.flowroots import StoredPanes
 from elf.job.spec import JobSpec, VersionRecord
 from elf.job.tables import StoredTable
+from elf.planning.costs import JobCosts
 
 
 class StoredJob(msgspec.Struct, frozen=True):
     """A job's record from the store, the end of each version's assembled windows, the number of its last
-    windows, how far its outputs have got, and its tables."""
+    windows, how far its outputs have got, its tables, and what was learned of it."""
 
     spec: JobSpec
     state: str
@@ -39,6 +41,7 @@ class StoredJob(msgspec.Struct, frozen=True):
     published: int = 0
     outputs: tuple[OutputKept, ...] = ()
     tables: tuple[StoredTable, ...] = ()
+    costs: JobCosts | None = None
 
 
 class StoredMaster(msgspec.Struct, frozen=True):
@@ -143,6 +146,7 @@ class Commit(msgspec.Struct, frozen=True, eq=False):
         | SaveJob
         | SaveFlow
         | SaveOutput
+        | SaveCosts
         | SaveTable
         | CopyRows
         | SaveShard

@@ -30,6 +30,7 @@ from elf.job.output import OutputKept
 from elf.job.program.spec import ProgramSpec
 from elf.job.spec import JobSpec, VersionRecord, flow_uid
 from elf.job.tables import ShardRows, TableKept, TableRound, TableState
+from elf.planning.costs import JobCosts
 
 RECORD_BYTES_MAX: Final = 32 << 20
 """A pane commit that is larger is known to the other members by name only."""
@@ -141,6 +142,7 @@ JobGroupRecord = (
     | TableKept
     | TableRound
     | ShardRows
+    | JobCosts
 )
 
 
@@ -154,6 +156,7 @@ class JobGroupState(msgspec.Struct, frozen=True, array_like=True):
     outputs: tuple[OutputKept, ...] = ()
     master: MasterKept | None = None
     tables: tuple[TableState, ...] = ()
+    costs: JobCosts | None = None
 
     @property
     def uid(self) -> str:
@@ -190,7 +193,15 @@ def record_of(data: bytes, uid: str = "") -> JobGroupRecord | str:
             jobs = [fact.spec.uid]
         case MasterKept():
             jobs = [fact.uid]
-        case WindowCommit() | WindowsDropped() | OutputKept() | TableKept() | TableRound() | ShardRows():
+        case (
+            WindowCommit()
+            | WindowsDropped()
+            | OutputKept()
+            | TableKept()
+            | TableRound()
+            | ShardRows()
+            | JobCosts()
+        ):
             jobs = [fact.job]
         case JointCommit():
             jobs = [one.job for one in fact.windows]

@@ -28,6 +28,7 @@ from elf.job.effects import (
     Effect,
     KeepFilled,
     ReadWindows,
+    SaveCosts,
     SaveFlow,
     SaveJob,
     SaveOutput,
@@ -329,6 +330,11 @@ class Router:
         """How far an output has got is committed."""
         group = self._job_groups.get(done.kept.job)
         return group.outputs.kept(done, now_ms) if group is not None else []
+
+    def costs_kept(self, done: SaveCosts) -> None:
+        """What was learned of a job is committed."""
+        if (group := self._job_groups.get(done.kept.job)) is not None:
+            group.learned(done.kept)
 
     def table_kept(self, done: SaveTable, now_ms: int) -> None:
         """That a table begins, or is over, is committed."""

@@ -8,6 +8,7 @@ import msgspec
 
 from elf.fields import Address, Count, FlowUid, JobUid, Micros, Name, Serial, Statement, Text, Trees, Word
 from elf.job.spec import JobSpec, VersionRecord
+from elf.planning.costs import JobCosts
 from elf.ql.definition import Definition, why_not
 from elf.security.authored import Authorship, Authorships
 from elf.wire.base import Message, Request
@@ -170,7 +171,7 @@ class SubscribeJob(Request, frozen=True, kw_only=True):
 class JobStatus(msgspec.Struct, frozen=True):
     """What a job group knows of its job. ``first_us``: start of the first window that it answers for;
     ``voters``: the agents that vote in the group, by address; ``waiting``: for what, if nothing can be
-    committed."""
+    committed; ``costs``: what was learned of it."""
 
     spec: JobSpec
     state: Word
@@ -182,6 +183,7 @@ class JobStatus(msgspec.Struct, frozen=True):
     versions: tuple[VersionRecord, ...] = ()
     voters: tuple[Address, ...] = ()
     waiting: Text = ""
+    costs: JobCosts | None = None
 
     def __post_init__(self) -> None:
         self.spec.check()

@@ -10,6 +10,8 @@ from agents.node.groups import GroupDesk
 from agents.node.hosting import Hosting
 from elf.fields import replace
 from elf.job.catalog.log import CatalogLog
+from elf.job.effects import SaveCosts
+from elf.job.group.commits import Commits, Step, Wanted
 from elf.job.group.groups import JobGroups
 from elf.job.messages.log import AssignJobGroup, DecideTrees, JobGroupAssigned, TreesDecided
 from overlay.raft.election import Election
@@ -88,3 +90,16 @@ def obeys_late_decisions_on_trees(patch: pytest.MonkeyPatch) -> None:
         )
 
     patch.setattr("elf.job.catalog.admission._decided", decided)
+
+
+def learns_for_itself(patch: pytest.MonkeyPatch) -> None:
+    """protocol 5.16: what a job costs is known to its leader alone."""
+    wanted = Commits.wanted
+
+    def told(commits: Commits, effect: Wanted) -> list[Step] | None:
+        if isinstance(effect, SaveCosts):
+            commits._router.costs_kept(effect)
+            return []
+        return wanted(commits, effect)
+
+    patch.setattr(Commits, "wanted", told)
