@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from elf.job import messages as job_messages
+from elf.job import probes as probe_messages
 from elf.job import stamps as stamp_messages
 from elf.job import work as work_messages
 from elf.job.program import messages as program_messages
@@ -48,6 +49,7 @@ CODEC: Final[Codec[Message]] = Codec(
         FAMILY: job_messages.MESSAGES,
         "program": program_messages.MESSAGES,
         "work": (*work_messages.MESSAGES, *stamp_messages.MESSAGES),
+        "probes": probe_messages.MESSAGES,
         "stats": clients.STATS_MESSAGES,
         "overlay": overlay_messages.MESSAGES,
         "group": raft.MESSAGES,

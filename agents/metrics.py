@@ -206,6 +206,9 @@ class Metrics:
             "Bytes of partial aggregates that came from agents of other regions.",
             "region",
         )
+        self._probes = self._counter(
+            "probes_sent_bytes", "Bytes that were sent to find out what links to other regions carry."
+        )
         self._mirrored = self._counter(
             "snapshots_mirrored", "Snapshots that roots here have from neighbours of agents that are behind."
         )
@@ -361,6 +364,10 @@ class Metrics:
         self._slices.set(across, "across")
         for region, size in arrived.items():
             self._arrived.set(size, region)
+
+    def probes(self, size: int) -> None:
+        """Bytes of probes since the start."""
+        self._probes.set(size)
 
     def members_live(self, members: int) -> None:
         self._members.set(members)

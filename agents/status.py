@@ -81,6 +81,7 @@ class Status:
         )
         arrived = node.links.arrivals()
         metrics.slices(within=node.sender.within, across=node.sender.across, arrived=arrived)
+        metrics.probes(node.probes.bytes)
         metrics.members_live(len(node.overlay.peers()) + 1)
         metrics.jobs(len(node.log.jobs()) + len(node.log.programs()))
         metrics.flows(node.flows)

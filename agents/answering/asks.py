@@ -13,11 +13,10 @@ from typing import Any, TypeVar
 
 from elf.job import effects as do
 from elf.job.effects import Effect, PastAnswer, PastQuestion, TableQuestion
-from elf.job.messages.log import DecideRoute
 from elf.job.spec import JobSpec
 from elf.planning.costs import JobCosts
 from elf.ql.own import OwnAggregate
-from elf.wire.base import Answer, Request
+from elf.wire.base import Answer, Message, Request
 from elf.wire.clients import Reply
 
 T = TypeVar("T")
@@ -133,11 +132,11 @@ class Tell:
 
 
 @dataclass(frozen=True)
-class Propose:
-    """Asked alone: the catalog log is to have these, of which this agent leads the voters. Comes back at
-    once, without answers."""
+class Say:
+    """Asked alone: these are sent, each to an address (empty: to this agent itself), and nothing answers.
+    Comes back at once."""
 
-    words: tuple[DecideRoute, ...]
+    words: tuple[tuple[str, Message], ...]
 
 
 @dataclass(frozen=True)
@@ -165,7 +164,7 @@ class Reading:
     after: int | None = None
 
 
-Ask = ToAddress | ToKey | Until | Offload | Tell | Propose | Save
+Ask = ToAddress | ToKey | Until | Offload | Tell | Say | Save
 Procedure = Generator[list[Ask], list[Answer], Reply | Reading]
 
 

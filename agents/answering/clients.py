@@ -17,9 +17,9 @@ from agents.answering.asks import (
     SILENT,
     Offload,
     Procedure,
-    Propose,
     Reading,
     Save,
+    Say,
     Tell,
     ToAddress,
     ToKey,
@@ -199,8 +199,8 @@ class Clients:
                 self._next_id += 1
                 self._by_id[self._next_id] = running
                 return [ask.effect(self._next_id)]
-            if isinstance(ask, Propose):
-                words = [Send(self._address, word) for word in ask.words]
+            if isinstance(ask, Say):
+                words = [Send(to or self._address, word) for to, word in ask.words]
                 return [*words, *self._step(running, [], now_ms)]
             if isinstance(ask, Tell):
                 return [Send(running.client, ask.reply), *self._step(running, [], now_ms)]

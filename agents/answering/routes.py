@@ -4,7 +4,8 @@ agents are asked for their work and for what they know of links.
 
 | what | from |
 |---|---|
-| links | what this agent's ``cluster.links`` states; else the most of a period (``elf.job.links``) |
+| links | what this agent's ``cluster.links`` states; else the more of what probes have found |
+|       | (``elf.job.probes``) and the most of a period (``elf.job.links``) |
 | delays | stated; else half of the shortest round trip that an agent has measured |
 | demands | one of each flow: rows a second by region, as agents have counted, or as was learned before |
 | sizes | U(I), fitted over what agents sealed, heads sent and roots committed at a time, on the mean |
@@ -90,6 +91,15 @@ class Planned(msgspec.Struct, frozen=True):
     turned: Turned = Turned()
 
 
+class Found(msgspec.Struct, frozen=True):
+    """Everything that EXPLAIN ROUTES tells; what flows are to turn to; and an agent of each region that has
+    answered."""
+
+    told: Told
+    turned: Turned = Turned()
+    agents: dict[str, str] = {}
+
+
 class Routes:
     """As this agent would plan them. ``hold_us``: how long heads hold panes at most (None: as long as readers
     allow)."""
@@ -102,17 +112,17 @@ class Routes:
 
     def of(self, request: int, mode: str) -> Procedure:
         """EXPLAIN ROUTES. ``mode``: ``cluster.routes`` of this agent."""
-        told, _ = yield from self.found()
+        told = (yield from self.found()).told
         told["acts"] = _acts(mode)
         return Reply(request=request, text=laid_out(told), body=json.dumps(told).encode())
 
-    def found(self) -> Generator[list[Ask], list[Answer], tuple[Told, Turned]]:
-        """Everything that EXPLAIN ROUTES tells, and what flows are to turn to."""
+    def found(self) -> Generator[list[Ask], list[Answer], Found]:
+        """Ask all agents, and plan."""
         regions = {address: region_of(place) for address, place in self._log.places().items()}
         names = sorted(set(regions.values()))
         if len(names) < 2:
             one = f"all agents that say where they stand are in {names[0]}" if names else _NOWHERE
-            return {"why_not": f"nothing crosses a border: {one}"}, Turned()
+            return Found({"why_not": f"nothing crosses a border: {one}"})
         flows = self._log.flows()
         jobs = tuple(spec.uid for spec in self._log.jobs())
         uids = tuple(flow.uid for flow in flows)
@@ -131,7 +141,7 @@ class Routes:
         demands = self._demands(flows, regions, worked, told)
         told["missing"] += _unmeasured(told["links"])
         turned = yield from _add_plan(told, demands)
-        return told, turned
+        return Found(told, turned, {regions[one]: one for one in worked if one in regions})
 
     def _unknown(
         self, addresses: Sequence[str], worked: Mapping[str, WorkStatus], regions: Mapping[str, str]
@@ -260,6 +270,7 @@ def links_of(
     sent, arrived = Counter[Pair](), Counter[Pair]()
     periods: dict[Pair, Counter[int]] = defaultdict(Counter)
     trips: dict[frozenset[str], list[float]] = defaultdict(list)
+    probed: dict[Pair, float] = defaultdict(float)
     for address, status in worked.items():
         here = regions.get(address, "")
         for link in status.links:
@@ -267,10 +278,11 @@ def links_of(
             arrived[link.region, here] += link.arrived
             periods[link.region, here].update(dict(link.periods))
             trips[frozenset((here, link.region))] += [] if link.rtt_ms is None else [link.rtt_ms]
+            probed[here, link.region] = max(probed[here, link.region], link.probed or 0.0)
     found = []
     for pair in ((a, b) for a in names for b in names if a != b):
         most = max(periods[pair].values(), default=0) / (PERIOD_MS / 1000)
-        rate, delay_s = stated.get(pair, (most or None, None))
+        rate, delay_s = stated.get(pair, (max(most, probed[pair]) or None, None))
         known = min(trips[frozenset(pair)], default=None)
         measured_s = None if known is None else known / 2000
         found.append(
@@ -278,15 +290,22 @@ def links_of(
                 "origin": pair[0],
                 "target": pair[1],
                 "rate": rate,
-                "is": "stated" if pair in stated else "at least" if rate else "not measured",
+                "is": _known_as(pair in stated, probed[pair], rate),
                 "delay_s": measured_s if delay_s is None else delay_s,
                 "delay_is": "stated" if delay_s is not None else "" if known is None else "measured",
                 "seen": most or None,
+                "last_ms": PERIOD_MS * (1 + max(periods[pair])) if periods[pair] else None,
                 "sent_bytes": sent[pair],
                 "arrived_bytes": arrived[pair],
             }
         )
     return found
+
+
+def _known_as(stated: bool, probed: float, rate: float | None) -> str:
+    if stated:
+        return "stated"
+    return "probed" if probed else "at least" if rate else "not measured"
 
 
 def _unmeasured(links: Sequence[Told]) -> list[str]:

@@ -178,6 +178,7 @@ class Node:
         self.broadcasts = self._working.broadcasts
         self.clocks = self._working.clocks
         self.links = self._working.links
+        self.probes = self._working.probes
         self._leaving = Leaving(context, desk, staffing, self.catalog, self.hosting, self._working)
         # whoever asks
         self.balancing = Balancing(log, settings.pace)

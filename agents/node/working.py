@@ -36,6 +36,7 @@ from elf.job.messages.rollup import (
     Slice,
     Verdict,
 )
+from elf.job.probes import Probe, Probed, ProbeLink, Probes
 from elf.job.replicas import ReplicaEffect, ReplicaEvent
 from elf.job.rollup.broadcasts import Broadcasts
 from elf.job.rollup.clocks import Clocks
@@ -68,6 +69,9 @@ ToWorker = (
     | LeaveOut
     | Resend
     | Verdict
+    | ProbeLink
+    | Probe
+    | Probed
 )
 DoneWork = Worked | Combined | Fetched | Ran | ReplicaEvent
 
@@ -87,6 +91,7 @@ class Working:
         self._router = router
         self._roots = router.roots
         self.links = Links(self._overlay.regions.across)
+        self.probes = Probes(self._overlay.regions.across)
         self.sender = Sender(
             self._overlay.parent,
             self._overlay.children,
@@ -222,6 +227,12 @@ class Working:
                 return self.sender.send_again(message)
             case Verdict():
                 return self.sender.verdict(message, now_ms)
+            case ProbeLink():
+                return self.probes.asked(message.to, now_ms)
+            case Probe():
+                return self.probes.heard(sender, message)
+            case Probed():
+                return self.probes.answered(sender, message, now_ms)
             case _:
                 return self.replicas.arrived(sender, message, now_ms)
 
@@ -304,7 +315,8 @@ class Working:
 
     def links_told(self, now_ms: int) -> tuple[LinkWork, ...]:
         """What is known here of the links to other regions."""
-        return self.links.told(now_ms, self._overlay.regions.trips(self._overlay.rtt_ms))
+        trips = self._overlay.regions.trips(self._overlay.rtt_ms)
+        return self.links.told(now_ms, trips, self.probes.rates(now_ms))
 
     def begin(self, now_ms: int) -> list[WorkStep]:
         """Be the root of flows that are ours to commit, and run those over streams of ours."""

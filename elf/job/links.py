@@ -10,6 +10,7 @@ lower bound, and where nothing has come of late nothing is said.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Final
 
 from elf.job.work import LinkWork
@@ -53,14 +54,17 @@ class Links:
         if len(one.periods) > PERIODS:
             one.periods = dict(_recent(one.periods, period))
 
-    def told(self, now_ms: int, trips: Mapping[str, float]) -> tuple[LinkWork, ...]:
-        """By region. ``trips``: the shortest round trip to each of which one is known, ms."""
+    def told(
+        self, now_ms: int, trips: Mapping[str, float], probed: Mapping[str, float] = MappingProxyType({})
+    ) -> tuple[LinkWork, ...]:
+        """By region. ``trips``: the shortest round trip to each of which one is known, ms; ``probed``: bytes
+        a second that probes have found."""
         found = []
-        for region in sorted({*self._regions, *trips}):
+        for region in sorted({*self._regions, *trips, *probed}):
             one, trip = self._regions.get(region) or _Region(), trips.get(region)
             recent = _recent(one.periods, now_ms // PERIOD_MS)
             rtt_ms = None if trip is None else round(trip, 3)
-            found.append(LinkWork(region, one.sent, one.arrived, recent, rtt_ms))
+            found.append(LinkWork(region, one.sent, one.arrived, recent, rtt_ms, probed.get(region)))
         return tuple(found)
 
     def arrivals(self) -> dict[str, int]:

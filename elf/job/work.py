@@ -140,13 +140,15 @@ class BudgetWork(msgspec.Struct, frozen=True, array_like=True):
 class LinkWork(msgspec.Struct, frozen=True, array_like=True):
     """What an agent knows of the link to another region and back: bytes of slices ``sent`` there, and
     ``arrived`` from there, since its start; what of these came lately, by period (``elf.job.links``); the
-    shortest round trip to an agent there, if one was measured."""
+    shortest round trip to an agent there, if one was measured; bytes a second that a probe found the link
+    there to carry of late (``elf.job.probes``)."""
 
     region: Locality
     sent: Count = 0
     arrived: Count = 0
     periods: tuple[tuple[Count, Count], ...] = ()
     rtt_ms: Annotated[float, msgspec.Meta(ge=0)] | None = None
+    probed: Annotated[float, msgspec.Meta(gt=0)] | None = None
 
 
 class InspectWork(Request, frozen=True, kw_only=True):
