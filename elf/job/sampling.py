@@ -12,7 +12,8 @@ in each commit that has the snapshot, and in each window over it. Rows of a pane
 budget have weight 1: none of them is left out.
 
 Only what has an estimate is sampled (``why_whole``), as with ``SAMPLE`` (``elf.ql.sampling``): COUNT, SUM and
-AVG.
+AVG. A ``map`` function stands behind the choice: it gets the rows that are in, and each row that it makes of
+one stands for w. Its batches are whatever was read, so what it makes of a row is that row's alone.
 """
 
 from __future__ import annotations
@@ -65,8 +66,8 @@ def weighted(groups: pa.Table, states: Sequence[State], weight: int) -> pa.Table
 
 def why_whole(fragment: Fragment) -> str:
     """Why no row of a flow is ever left out, in words that follow its name; empty: rows may be."""
-    if fragment.has_code or fragment.reduce is not None:
-        return "runs people's code"
+    if fragment.owns or fragment.reduce is not None:
+        return "has aggregates of one's own, or a reduce function"
     if fragment.count is not None:
         return "has windows of rows"
     if fragment.cells or fragment.keep is not None:

@@ -22,6 +22,7 @@ from elf.job.sampling import drawn, weighted, why_whole
 from elf.job.snapshots import Sealed
 from elf.job.worker.stream import StreamWorker, WorkerSettings
 from elf.planning.budgets import WEIGHT_MAX
+from elf.ql.plan import Function
 from lab.chaos.engine import SECOND, PyEngine
 from tests.support.chunks import FLOW, chunk
 
@@ -181,6 +182,8 @@ def test_what_has_no_estimate_is_whole_at_any_weight() -> None:
     assert not why_whole(FLOW.fragment)
     assert "COUNT, SUM and AVG" in why_whole(least)
     assert "distinct" in why_whole(distinct)
+    assert not why_whole(replace(FLOW.fragment, function=Function("map", TWICE, "f.py")))
+    assert "reduce function" in why_whole(replace(FLOW.fragment, reduce=Function("reduce", TWICE, "f.py")))
     worker = StreamWorker("s", SETTINGS, PyEngine())
     worker.handle(Install(replace(FLOW, fragment=replace(FLOW.fragment, late_of="other"))))
     weigh(worker, 8)
@@ -210,3 +213,44 @@ def test_a_window_names_the_highest_weight_of_each_agent_and_budget() -> None:
         {"agent": "web-1", "budget": WHOSE, "weight": 16},
         {"agent": "web-2", "budget": WHOSE, "weight": 1},
     ]
+
+
+TWICE = """\
+import pyarrow as pa
+import pyarrow.compute as pc
+
+def map(batch):
+    if "bad" in batch["key"].to_pylist():
+        raise ValueError("bad")
+    twice = batch.filter(pc.equal(batch["key"], "b"))
+    return pa.Table.from_batches([batch, twice]).combine_chunks().to_batches()[0]
+"""
+
+
+def test_each_row_that_a_map_function_makes_of_one_stands_for_as_many() -> None:
+    fragment = replace(FLOW.fragment, function=Function("map", TWICE, "twice.py"))
+    worker = StreamWorker("s", SETTINGS, PyEngine())
+    worker.handle(Install(replace(FLOW, fragment=fragment)))
+    weigh(worker, 8)
+    sealed = [*fed(worker, 0, 4_000).sealed, *worker.handle(Finish()).sealed]
+    wanted = estimated(ROWS, [8] * len(ROWS))
+    assert sums(sealed) == Counter({key: n * (1 + (key[1] == "b")) for key, n in wanted.items()})
+    out = sum(not drawn("log", np.array([place]), 8)[0] for place in range(len(ROWS)))
+    assert counted(sealed, "sampled").total() == out
+
+
+def test_where_a_map_function_fails_the_rows_that_were_left_out_are_rejected_with_the_others() -> None:
+    fragment = replace(FLOW.fragment, function=Function("map", TWICE, "twice.py"))
+    worker = StreamWorker("s", SETTINGS, PyEngine())
+    worker.handle(Install(replace(FLOW, fragment=fragment)))
+    weigh(worker, 8)
+    bad = next(place for place in range(1_000, 2_000) if drawn("log", np.array([place]), 8)[0])
+    rows = [(ts, "bad" if place == bad else key) for place, (ts, key) in enumerate(ROWS)]
+    sealed = list[Sealed]()
+    for start in range(0, 4_000, 1_000):
+        sealed += worker.handle(Feed(chunk(rows[start : start + 1_000], start), 0)).sealed
+    sealed += worker.handle(Finish()).sealed
+    assert counted(sealed, "rows_in").total() == 3_000
+    assert counted(sealed, "rejected").total() == 1_000
+    out = [not drawn("log", np.array([place]), 8)[0] for place in (*range(1_000), *range(2_000, 4_000))]
+    assert counted(sealed, "sampled").total() == sum(out)

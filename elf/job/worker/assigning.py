@@ -322,11 +322,17 @@ class Assigner:
             behind=found.behind,
             sampled=sampled,
         )
+
+        def lacks(failed: MapFailed) -> Share:
+            """With those who would have been stood for."""
+            failed.rows += _count(found.on_time & ~chosen)
+            return share(nothing, nothing, failed=failed, sampled=None)
+
         try:
             if found.after.any():
                 after, lost = self._mapped(view, found.panes, found.after, at)
         except MapFailed as failed:
-            return share(nothing, nothing, failed=failed)
+            return lacks(failed)
         rows, uncast = (None, 0) if at.suspended else self._chosen(view, found.panes, chosen)
         share = partial(share, uncast=lost + uncast)
         if rows is None:
@@ -337,7 +343,7 @@ class Assigner:
         try:
             groups = self._mapper.run(rows)
         except MapFailed as failed:
-            return share(nothing, nothing, failed=failed)
+            return lacks(failed)
         took = self._cpu_us() - began
         return share(found.numbers, found.counted, after=after, groups=groups, map_us=took)
 
