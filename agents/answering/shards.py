@@ -35,11 +35,16 @@ class Part:
     def of(self) -> str:
         return "" if is_shard(self.uid) else self.spec.option("of")
 
+    @property
+    def lineage(self) -> str:
+        """It, and all tables of that name and job before and after it: their numbers are the job's."""
+        return f"{self.spec.app.hex()} {self.spec.job}#{self.uid.partition('#')[2]}"
+
 
 def merged(found: Sequence[TableRows], spec: OutputSpec) -> TableRows:
     """What all portions and shards say of a table: it is as far as the last of them."""
     last = {one.kept.table: one for one in found}
-    if len(last) == 1:
+    if len(last) == 1 or not is_shard(found[-1].kept.table):  # its key may have changed in between
         return found[-1]
     shards = list(last.values())
     number = min(one.number for one in shards)

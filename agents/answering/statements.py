@@ -212,6 +212,9 @@ class Statements:
                 return (yield from self._changes.alter(asked, statement))
             case keyed.AlterTable():
                 return (yield from self._tables.alter(asked, statement))
+            case keyed.ExplainAlterTable():
+                told = yield from self._tables.explain(asked, statement.alter)
+                return _table_of(asked.request, told, f"another key for {statement.alter.name}")
             case changes.PreviewJob():
                 return (yield from self._preview(asked, statement))
             case changes.MoveJob():

@@ -58,6 +58,10 @@ REMEMBERED_MAX: Final = 1_024
 """Tables of which it is remembered how far they were."""
 WHOLE_WAITS: Final = 15
 """How often ALTER TABLE looks whether all rows have their new key."""
+ROW_US: Final = 9
+RECORD_US: Final = 20_000
+"""What a row takes that gets another key, and a record with such rows beside these: measured on one core
+(``elf bench tables``)."""
 TRIES: Final = 4
 """How often a table is asked for, where its group gets another leader or has only just heard of it."""
 _Rows = Generator[list[Ask], list[Answer], list[TableRows]]
@@ -76,7 +80,7 @@ class Tables:
         self._here = here
         self._holds = holds
         self._seen: OrderedDict[str, int] = OrderedDict()
-        """By table, the number of the newest windows that an answer had."""
+        """By table (``Part.lineage``), the number of the newest windows that an answer had."""
 
     def names(self) -> frozenset[str]:
         """What FROM may name that is a table, and no stream."""
@@ -153,6 +157,7 @@ class Tables:
         job = self._job(part.spec)
         error, at = "", ""
         for tried in range(TRIES):
+            part = self._heir(part)
             near = anywhere and not tried and self._holds(part.group)
             at = self._here if near else self._leader(part, job)
             asked = self._asked(part, equals=equals, after=after, anywhere=near, rows=rows)
@@ -210,7 +215,15 @@ class Tables:
         return job
 
     def _moved(self, part: Part, job: JobSpec, at: str) -> bool:
-        return self._leader(part, job) != at
+        return self._leader(part, job) != at or self._heir(part) is not part
+
+    def _heir(self, part: Part) -> Part:
+        """The table that has taken its place by now, if one has."""
+        spec = part.spec
+        if self._log.is_dropped(spec.uid):
+            there = (one for one in self._log.outputs(spec.job) if one.app == spec.app and one.option("of"))
+            spec = next(there, spec)
+        return part if spec is part.spec else Part(spec, spec.job, spec.uid)
 
     def _not_yet(self, spec: OutputSpec, job: JobSpec) -> str:
         """Why a table has not begun, where that can be seen."""
@@ -218,11 +231,11 @@ class Tables:
         return found if isinstance(found, str) else ""
 
     def _least(self, part: Part) -> int:
-        """The number of what was told of it, or of the table whose place it takes."""
-        return max(self._seen.get(uid, 0) for uid in (part.uid, part.of))
+        """The number of what was told of it, or of tables whose place it takes."""
+        return self._seen.get(part.lineage, 0)
 
     def _taken(self, part: Part, rows: TableRows) -> TableRows:
-        self._seen[part.uid] = max(self._seen.pop(part.uid, 0), rows.number)
+        self._seen[part.lineage] = max(self._seen.pop(part.lineage, 0), rows.number)
         if len(self._seen) > REMEMBERED_MAX:
             self._seen.popitem(last=False)
         return rows
@@ -234,40 +247,74 @@ class Tables:
         old = self.find(statement.name, asked.creator)
         if old.creator != asked.creator:
             raise UserError(f"table {old.name} is {old.creator}'s, and only {old.creator} may change it")
-        if self._log.homes(old.uid):
-            raise UserError(
-                f"table {old.name} has shards, whose key stays: make a second table with the other key"
-            )
-        (part,) = self._parts(old)
-        now = yield from self._read(part, rows=False)
-        if now.kept.table != old.uid:
-            raise UserError(f"table {old.name}: its key is being changed; SHOW TABLES says how far that is")
-        options = dict(old.options) | {"key": ",".join(statement.key), "of": old.uid}
-        spec = replace(
-            old,
-            generation=1 + self._log.highest(old.app.hex()),
-            options=tuple(sorted(options.items())),
-            author=(yield from offload(partial(author_of, asked, statement))),
-        )
-        if why := self._not_yet(spec, self._job(old)):
-            raise UserError(f"table {old.name}: {why}")
-        if tuple(statement.key) == now.kept.key:
-            raise UserError(f"table {old.name} is found by {', '.join(now.kept.key)} already")
+        old, now, new = yield from self._altered(asked, statement)
+        spec = replace(new, author=(yield from offload(partial(author_of, asked, statement))))
         yield from self._fleet.have_logged(AddOutput(spec=spec), lambda: self._log.has_output(spec.uid))
         if self._log.output(spec.uid) != spec:
             raise UserError(
                 f"table {old.name} is not changed: another change came first, or no voter answers"
             )
         key = ", ".join(statement.key)
+        done = f"table {old.name} is found by {key} now"
+        if now.kept.table != old.uid:
+            done = f"table {old.name} is found by {key} as before: the change of its key is taken back"
         (part,) = self._parts(spec)
         for _ in range(WHOLE_WAITS):
             if (yield from self._read(part, rows=False)).kept.table == spec.uid:
-                return Reply(request=asked.request, text=f"table {old.name} is found by {key} now")
+                return Reply(request=asked.request, text=done)
             yield [Until(partial(self._log.is_dropped, spec.uid))]
         return Reply(
             request=asked.request,
             text=f"table {old.name} is found by {key} when all rows have it: SHOW TABLES says when",
         )
+
+    def _altered(
+        self, asked: Execute, statement: AlterTable
+    ) -> Generator[list[Ask], list[Answer], tuple[OutputSpec, TableRows, OutputSpec]]:
+        """A table, what is read of it now, and the table that is to take its place. Raises ``UserError``."""
+        old = self.find(statement.name, asked.creator)
+        if self._log.homes(old.uid):
+            raise UserError(
+                f"table {old.name} has shards, whose key stays: make a second table with the other key"
+            )
+        (part,) = self._parts(old)
+        now = yield from self._read(part, rows=False)
+        options = dict(old.options) | {"key": ",".join(statement.key), "of": old.uid}
+        generation = 1 + self._log.highest(old.app.hex())
+        new = replace(old, generation=generation, options=tuple(sorted(options.items())))
+        if why := self._not_yet(new, self._job(old)):
+            raise UserError(f"table {old.name}: {why}")
+        there, same = ", ".join(now.kept.key), tuple(statement.key) == now.kept.key
+        if now.kept.table == old.uid and same:
+            raise UserError(f"table {old.name} is found by {there} already")
+        if now.kept.table != old.uid and not same:
+            raise UserError(
+                f"table {old.name}: its key is being changed; SHOW TABLES says how far that is, and "
+                f"ALTER TABLE {old.name} SET KEY ({there}) takes it back"
+            )
+        return old, now, new
+
+    def explain(
+        self, asked: Execute, statement: AlterTable
+    ) -> Generator[list[Ask], list[Answer], list[dict[str, object]]]:
+        """What another key would take."""
+        old, now, _ = yield from self._altered(asked, statement)
+        rounds = now.count // ROUND_ROWS + 1
+        back = now.kept.table != old.uid
+        secs = 0.0 if back else now.count * ROW_US / 1e6 + rounds * RECORD_US / 1e6
+        told = {
+            "table": old.name,
+            "key": f"{', '.join(now.kept.key)} now, then {', '.join(statement.key)}",
+            "rows": f"{now.count:,} of {now.size:,} bytes",
+            "plan": "the change under way is taken back, in one record"
+            if back
+            else f"{rounds} records of the group of its job, each gives {ROUND_ROWS:,} rows their new key",
+            "bytes between agents": "0 of rows: each agent that keeps the job has all of them",
+            "at least": "0, wherever rows are placed",
+            "time": f"{secs:.1f} s or so; windows wait for {ROUND_ROWS * ROW_US / 1e3:.0f} ms at a time",
+            "meanwhile": f"it is found by {', '.join(now.kept.key)}; SHOW TABLES says how far it is",
+        }
+        return [{"fact": fact, "value": value} for fact, value in told.items()]
 
     # -- what is there ---------------------------------------------------------------------------------------
 

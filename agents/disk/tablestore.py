@@ -38,6 +38,8 @@ from elf.job.tables import (
     TableRound,
     TableRows,
     TableState,
+    lineage,
+    takes_back,
 )
 from elf.ql.fuel import KEYS_MAX
 
@@ -149,9 +151,7 @@ class TableStore:
     def stored(self, job: str) -> tuple[StoredTable, ...]:
         """The tables of a job, and how far they are."""
         with self._file.reading() as con:
-            return tuple(
-                StoredTable(one.kept, one.rounds, one.whole, one.number) for one in _where(con, "job", job)
-            )
+            return tuple(_stored(one) for one in _where(con, "job", job))
 
     def states(self, job: str) -> tuple[TableState, ...]:
         """All that there is of them."""
@@ -185,7 +185,7 @@ class TableStore:
         with self._file.reading() as con:
             con.execute("BEGIN")  # what is read is of one moment
             try:
-                there = [one for uid in (asked.table, asked.of) if (one := _find(con, uid)) is not None]
+                there = _asked(con, asked)
                 table = next((one for one in there if one.whole), None)
                 if table is None:
                     return NO_TABLE
@@ -256,6 +256,10 @@ class _Table:
         return known.index(schema)
 
 
+def _stored(table: _Table) -> StoredTable:
+    return StoredTable(table.kept, table.rounds, table.whole, table.number)
+
+
 def _schema_of(data: bytes) -> pa.Schema:
     return pa.ipc.read_schema(pa.BufferReader(data))
 
@@ -270,6 +274,14 @@ def _find(con: sqlite3.Connection, uid: str) -> _Table | None:
 def _where(con: sqlite3.Connection, column: Literal["uid", "job"], value: str) -> list[_Table]:
     found = con.execute(f"SELECT {_COLUMNS} FROM kept_tables WHERE {column} = ? ORDER BY uid", (value,))
     return [_Table(con, row) for row in found.fetchall()]
+
+
+def _asked(con: sqlite3.Connection, asked: ReadTable) -> list[_Table]:
+    """The table that is asked for, and those whose place it takes, the last one first."""
+    if not asked.of:
+        return [one for one in (_find(con, asked.table),) if one is not None]
+    there = [one for one in _where(con, "job", asked.uid) if lineage(one.kept.table) == lineage(asked.table)]
+    return sorted(there, key=lambda one: one.id, reverse=True)
 
 
 def _add(
@@ -287,8 +299,15 @@ def _add(
 
 
 def _succeed(con: sqlite3.Connection, kept: TableKept, old: _Table) -> None:
-    """A table takes the place of another one: from here on it has the same windows, and the others' rows come
-    in rounds."""
+    """A table takes the place of another one, whose rows come in rounds; or it is the one that was there
+    before that."""
+    before = _find(con, old.kept.of)
+    if before is not None and takes_back(kept.key, _stored(old), _stored(before)):
+        _drop(con, old)
+        kept = replace(before.kept, table=kept.table, of=kept.of)
+        sql = "UPDATE kept_tables SET uid = ?, kept = ? WHERE id = ?"
+        con.execute(sql, (kept.table, _encode(kept), before.id))
+        return
     while not old.whole:
         _copy(con, old, ROUND_ROWS)
     kept = replace(kept, columns=old.kept.columns)

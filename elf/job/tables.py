@@ -145,7 +145,8 @@ class ReadTable(Request, frozen=True, kw_only=True):
     the group of a key range, after all windows that it has by then, which are those up to ``least``, or more.
     Answered with ``TableRows``.
 
-    ``of``: the table whose place it takes, which is read instead until it has all rows. ``equals``: where
+    ``of``: it takes the place of another one; until it has all rows the last one before it that has them is
+    read. ``equals``: where
     these are all columns of the key the rows that have it are read, else all rows, in
     portions: those behind ``after``. Without ``rows`` what the table is, and none of them.
     """
@@ -199,6 +200,17 @@ def begun(spec: OutputSpec, plan: Plan) -> TableKept | str:
     retain_us = int(spec.option("retain", "0"))
     shards = shards_of(spec)
     return TableKept(spec.job, spec.uid, columns, key, retain_us, of=spec.option("of"), shards=shards)
+
+
+def lineage(table: str) -> str:
+    """What the uids of all tables of a name have in common: each may take the place of the one before."""
+    return table.rpartition(".")[0]
+
+
+def takes_back(key: Columns, old: StoredTable, before: StoredTable | None) -> bool:
+    """Whether a table with this key, that takes the place of ``old``, is just the one ``before`` that: the
+    table is still found by its key, as ``old`` has not got all rows."""
+    return before is not None and before.whole and not old.whole and before.kept.key == key
 
 
 def shards_of(spec: OutputSpec) -> int:

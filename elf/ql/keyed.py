@@ -46,6 +46,13 @@ class AlterTable(Struct, frozen=True):
     key: tuple[str, ...]
 
 
+class ExplainAlterTable(Struct, frozen=True):
+    """``EXPLAIN ALTER TABLE name SET KEY (column, …)``: what that would take."""
+
+    sql: str
+    alter: AlterTable
+
+
 class TableSelect(Struct, frozen=True):
     """``SELECT … FROM name [AS OF ANY] …``, over a table. ``select``: the same for DuckDB. ``equals``:
     columns that have one of some values in every row of the answer. ``columns``: what it wants of the rows

@@ -38,6 +38,7 @@ from elf.ql.dialect import Elf, Lateness, Windowing
 from elf.ql.fuel import CHARS_MAX, DEPTH_MAX, DIGITS_MAX, LEVELS_MAX, STATEMENTS_MAX, TOKENS_MAX
 from elf.ql.keyed import (
     AlterTable,
+    ExplainAlterTable,
     TableSelect,
     read_alter_table,
     read_as_of,
@@ -211,6 +212,7 @@ Statement = (
     | Describe
     | Subscribe
     | Explain
+    | ExplainAlterTable
     | ExplainRoutes
     | PastSelect
     | RowsOf
@@ -584,6 +586,9 @@ def _read_explain(words: Words) -> Statement:
         return ExplainRoutes(words.text)
     if len(words.tokens) == words.index + 2 and words.next_is("JOB"):
         return Explain(words.text, words.name("the job's name"), analyze=False)
+    if len(words.tokens) > words.index + 2 and words.next_is("ALTER"):
+        words.expect("TABLE")
+        return ExplainAlterTable(words.text, read_alter_table(words))
     analyze = words.next_is("ANALYZE")
     named_so = len(words.tokens) == words.index + 1  # of one word it is the name
     offline = not analyze and not named_so and words.next_is("OFFLINE")

@@ -5,7 +5,7 @@ one question after the other, each another agent. Which keys they ask for is dra
 (``uniform``), few often (``zipf``, with the exponent ``--alpha``), or those written last (``latest``). Each
 kind asks the leader in SQL, any copy in SQL (``AS OF ANY``), and over HTTP. The readers, the agents and
 whoever writes the lines share this machine, so the times are those of a machine that is busy: ``busy`` says
-by how much.
+by how much. With ``--change-secs`` there is a second table, whose key changes (``lab.bench.rekeying``).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import statistics
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Annotated, Final
 
 import numpy as np
@@ -30,6 +30,7 @@ from elf.client import Client
 from elf.errors import ElfError
 from lab.bench.control_fleet import FIRST_US, SECOND_US, ControlFleet, on_fleet, written
 from lab.bench.options import Agents, Hosts, Repeat
+from lab.bench.rekeying import Changed, Rekeying
 from lab.bench.runner import Bench, Figure, Report, Scratch, percentiles
 
 JOB: Final = (
@@ -59,6 +60,7 @@ class Read:
     missed: int
     busy: float
     cpu_ms: float
+    changed: Changed | None = None
 
 
 @dataclass(frozen=True)
@@ -72,6 +74,10 @@ class Tables(Bench[str, Read]):
     reads: Annotated[int, Option("--reads", min=1, help="Of each reader, of each kind and way.")] = 250
     alpha: Annotated[float, Option("--alpha", min=1.01, help="Of the skewed keys.")] = 1.5
     alone_secs: Annotated[float, Option("--alone-secs", min=0.1, help="Without readers.")] = 5
+    change_secs: Annotated[
+        float,
+        Option("--change-secs", min=0, help="Of each load while a key changes, and while it stays; 0: none."),
+    ] = 0
     repeat: Repeat = 1
 
     def sides(self, scratch: Scratch) -> Mapping[str, Callable[[], Read]]:
@@ -98,7 +104,11 @@ class Tables(Bench[str, Read]):
             before, began = _cpu_secs(agents), time.monotonic()
             await asyncio.sleep(self.alone_secs)
             alone = (_cpu_secs(agents) - before) / (time.monotonic() - began)
-            return await self._measured(fleet, clients, agents, rows, alone)
+            found = await self._measured(fleet, clients, agents, rows, alone)
+            if self.change_secs:
+                load = Rekeying(fleet, clients, self.users, self.change_secs, self.alpha)
+                found = replace(found, changed=await load.measured(KEYS))
+            return found
 
     async def _filled(self, fleet: ControlFleet, client: Client) -> int:
         """All users have a row; how many there are."""
@@ -171,6 +181,8 @@ class Tables(Bench[str, Read]):
         for name in reads[0].ms:
             took = percentiles([ms for run in reads for ms in run.ms[name]])
             figures.append(Figure(f"point read, {name}: p50, p99", (took["p50"], took["p99"]), "ms"))
+        changed = [run.changed for run in reads if run.changed is not None]
+        figures += [figure for one in changed for figure in _changed(one)]
         slow = [one.what for one in figures if isinstance(one.elf, tuple) and one.elf[1] > TARGET_MS]
         notes = [f"p99 above {TARGET_MS:g} ms: {', '.join(slow)}"] if slow else []
         facts = {
@@ -182,8 +194,29 @@ class Tables(Bench[str, Read]):
             "busy": round(statistics.median(run.busy for run in reads), 3),
             "agents_cpu_ms_a_read": round(statistics.median(run.cpu_ms for run in reads), 2),
         }
-        details = {"ms": dict(reads[0].ms)}
+        details = {"ms": dict(reads[0].ms), "changed": [asdict(one) for one in changed]}
         return Report(facts, figures, notes, details)
+
+
+def _changed(one: Changed) -> list[Figure]:
+    """Of the loads during changes, and of the changes."""
+    found: list[Figure] = []
+    for what, load in one.loads.items():
+        tried, wrote = len(load.changing) + len(load.failed), len(load.writes)
+        if tried:
+            found.append(
+                Figure(f"{what}: reads that succeed, of {tried:,}", 100 * (1 - len(load.failed) / tried), "%")
+            )
+        if wrote:
+            share = 100 * (1 - load.lost / wrote)
+            found.append(Figure(f"{what}: writes that succeed, of {wrote:,}", share, "%"))
+        if load.changing and load.still:
+            still, changing = percentiles(load.still), percentiles(load.changing)
+            for of in ("p50", "p99"):
+                beside = {"with a key that stays": still[of]}
+                found.append(Figure(f"{what}: {of} of reads while it changes", changing[of], "ms", beside))
+    found += [Figure(f"another key for {rows:,} rows", secs, "s") for rows, secs in one.took]
+    return found
 
 
 def _asking(way: str, client: Client, address: str) -> Ask:

@@ -165,7 +165,7 @@ def test_a_state_whose_rows_cannot_be_read_is_a_table_without_rows(store: Store)
         assert (read(other).count, read(other).unfit, read(other).number) == (0, 1, 1)
 
 
-PAGES = TableKept(JOB, f"{'b' * 32}.2", ("page", "ip"), ("page",), of=TABLE)
+PAGES = TableKept(JOB, f"{'a' * 32}.2", ("page", "ip"), ("page",), of=TABLE)
 
 
 def drawn(rng: random.Random, number: int) -> WindowCommit:
@@ -232,6 +232,24 @@ def test_a_table_takes_the_place_of_another_one_in_rounds_while_windows_go_in(se
     assert shown(found) == [row for row in told(one, KEPT)[0] if row[1] == "x"]
     one.tables.end(TABLE)
     assert told(one, PAGES) == told(again, KEPT)
+
+
+def test_a_change_is_taken_back_and_the_table_of_before_has_all_windows(store: Store) -> None:
+    store.tables.round_rows = 1
+    put(store, commit(10, [("a", "/", 1), ("b", "/", 2)]))
+    store.tables.begin(PAGES, None, 0)
+    store.tables.copy(TableRound(JOB, PAGES.table, 1))
+    put(store, commit(20, [("a", "/", 3)]))
+    back = replace(KEPT, table=f"{'a' * 32}.3", of=PAGES.table)
+    for _ in range(2):  # as after a crash
+        store.tables.begin(back, None, 0)
+    assert [one.kept.table for one in store.tables.stored(JOB)] == [back.table]
+    put(store, commit(30, [("c", "/", 4)]))
+    assert told(store, back) == ([("a", "/", 3), ("b", "/", 2), ("c", "/", 4)], 3)
+    other = Store(":memory:")
+    for state in store.tables.states(JOB):
+        other.tables.install(state)
+    assert other.tables.states(JOB) == store.tables.states(JOB)
 
 
 def test_a_row_that_the_old_table_never_had_is_not_in_the_new_one(store: Store) -> None:

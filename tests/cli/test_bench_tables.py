@@ -10,8 +10,14 @@ from lab.bench.tables import KEYS, WAYS, Tables
 
 
 def test_rows_are_found_in_each_way(capsys: pytest.CaptureFixture[str]) -> None:
-    assert Tables(agents=2, hosts=1, users=40, readers=2, reads=4, alone_secs=0.5).perform(as_json=True) == 0
+    bench = Tables(agents=2, hosts=1, users=40, readers=2, reads=4, alone_secs=0.5, change_secs=0.5)
+    assert bench.perform(as_json=True) == 0
     said = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert (said["missed"], said["reads"]) == (0, 2 * 4 * len(KEYS) * len(WAYS))
     assert said["rows"] >= 40
+    (changed,) = said["changed"]
+    assert len(changed["took"]) == 3
+    for load in changed["loads"].values():
+        assert load["changes"] > 0
+        assert load["lost"] == 0
     assert all(len(times) == 8 and min(times) > 0 for times in said["ms"].values())

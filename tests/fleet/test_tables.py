@@ -95,6 +95,9 @@ async def test_a_key_is_asked_of_any_agent_and_never_goes_back(three: Fleet) -> 
         await client.sql("ALTER TABLE seen SET KEY (n)")
     with pytest.raises(UserError, match="table seen is found by product already"):
         await client.sql("ALTER TABLE seen SET KEY (product)")
+    explained = (await client.sql("EXPLAIN ALTER TABLE seen SET KEY (clicks)")).table
+    assert explained is not None
+    assert explained["value"].to_pylist()[1] == "product now, then clicks"
     assert (await client.sql("ALTER TABLE seen SET KEY (clicks)")).text == "table seen is found by clicks now"
     every = (await client.sql("SELECT product, clicks FROM seen")).table
     assert every is not None

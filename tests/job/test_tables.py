@@ -6,11 +6,12 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from agents.answering.asks import ANSWER_MS, ToAddress
+from agents.answering.asks import ANSWER_MS, ToAddress, Until
 from elf.batch import decode
 from elf.fields import replace
+from elf.job.messages.log import AddOutput
 from elf.job.output import OutputSpec
-from elf.job.tables import ReadTable, TableRows, why_unfit
+from elf.job.tables import NO_TABLE, ReadTable, TableRows, why_unfit
 from elf.ql.planner import plan_text
 from elf.wire.base import Answer
 from elf.wire.clients import Failed, Reply
@@ -58,6 +59,67 @@ def test_an_answer_that_another_one_has_overtaken_is_asked_for_again() -> None:
     with pytest.raises(StopIteration) as done:
         early.send(up_to(more))
     assert done.value.value.number == more
+
+
+def test_who_asks_for_a_table_whose_place_another_one_takes_is_answered_by_that_one() -> None:
+    world = World(303, 3, checking=False)
+    begun(world, 6_000, rate_ms=500, query=QUERY)
+    world.run(3_000)
+    said(world, 2, CREATE)
+    world.run(2_000)
+    node = world.agents[2].node
+    tables = node.clients.statements._tables
+    (table,) = node.log.outputs()
+    (part,) = tables._parts(table)
+    asking = tables._read(part)
+    (asked,) = next(asking)
+    assert isinstance(asked, ToAddress)
+    assert isinstance(asked.request, ReadTable)
+    assert asked.request.table == table.uid
+    options = tuple(sorted((dict(table.options) | {"of": table.uid}).items()))
+    new = replace(table, generation=table.generation + 1, options=options)
+    (until,) = asking.send([Answer(id=0, error=NO_TABLE)])
+    assert isinstance(until, Until)
+    assert not until.seen()
+    node.membership.propose(AddOutput(spec=new), lambda: node.log.has_output(new.uid))
+    world.run(3_000)
+    assert until.seen()
+    (again,) = asking.send([])
+    assert isinstance(again, ToAddress)
+    assert isinstance(again.request, ReadTable)
+    assert (again.request.table, again.request.of) == (new.uid, table.uid)
+
+
+def test_a_change_of_a_key_is_explained_and_taken_back() -> None:
+    world = World(304, 3, checking=False)
+    spec, _ = begun(world, 20_000, rate_ms=500, query=QUERY)
+    staffed(world, spec, 3)
+    world.run(3_000)
+    said(world, 2, CREATE)
+    world.run(4_000)
+    why = "k7 is no column that the job groups by"
+    assert why in refused(world, 1, "EXPLAIN ALTER TABLE seen SET KEY (k7)")
+    for agent in world.agents:  # no round is the last
+        agent.store.tables.round_rows = 0
+    node = world.agents[2].node
+    (table,) = node.log.outputs()
+    options = tuple(sorted((dict(table.options) | {"of": table.uid}).items()))
+    new = replace(table, generation=table.generation + 1, options=options)
+    node.membership.propose(AddOutput(spec=new), lambda: node.log.has_output(new.uid))
+    world.run(2_000)
+    (shown,) = rows(world, 0, "SHOW TABLES")
+    assert str(shown["state"]).startswith("found by k0 until all rows have the new key")
+    facts = {row["fact"]: row["value"] for row in rows(world, 1, "EXPLAIN ALTER TABLE seen SET KEY (k0)")}
+    assert facts["plan"] == "the change under way is taken back, in one record"
+    back = "table seen is found by k0 as before: the change of its key is taken back"
+    assert said(world, 1, "ALTER TABLE seen SET KEY (k0)").text == back
+    (shown,) = rows(world, 0, "SHOW TABLES")
+    assert (shown["key"], shown["state"]) == ("k0", "up to date")
+    world.run(3_000)
+    for agent in members(world, spec):
+        (one,) = agent.store.tables.stored(spec.uid)
+        assert (one.kept.key, one.whole) == (("k0",), True)
+    assert len(rows(world, 0, "SELECT * FROM seen")) > 3
 
 
 def test_a_key_is_found_through_any_agent_whoever_leads() -> None:

@@ -2,6 +2,7 @@
 
     (the log has it) ─▶ SaveTable ─▶ (a record of the group) ─▶ each member puts rows in
     (it takes the place of another) ─▶ SaveTable ─▶ CopyRows, CopyRows … until it has all rows
+    (that one is to take it, and has not all rows) ─▶ SaveTable ─▶ it is the one that was there before
     (the log has dropped it, and none takes its rows) ─▶ SaveTable, over ─▶ each member forgets them
 
 That is all that a master does for a table: its rows follow from the records of the group
@@ -16,7 +17,17 @@ from typing import Final
 from elf.fields import replace
 from elf.job.catalog.log import CatalogLog
 from elf.job.effects import CopyRows, Effect, SaveTable
-from elf.job.tables import StoredTable, TableKept, TableRound, begun, is_shard, is_table
+from elf.job.output import OutputSpec
+from elf.job.tables import (
+    StoredTable,
+    TableKept,
+    TableRound,
+    begun,
+    is_shard,
+    is_table,
+    lineage,
+    takes_back,
+)
 
 SAVED_MS_MAX: Final = 5_000
 """A record that is not committed by then is proposed again."""
@@ -50,11 +61,20 @@ class Tables:
         if self._log is None or job is None:
             return
         for spec in self._log.outputs(self._uid):
-            old = self._kept.get(spec.option("of"))
-            if not is_table(spec) or spec.uid in self._kept or (old and not old.whole):
+            new = begun(spec, job.plan) if is_table(spec) and spec.uid not in self._kept else ""
+            if not isinstance(new, TableKept):
                 continue
-            if isinstance(new := begun(spec, job.plan), TableKept):
-                yield SaveTable(new)
+            old = self._before(spec)
+            if old is None:
+                yield SaveTable(replace(new, of=""))
+            elif old.whole or takes_back(new.key, old, self._kept.get(old.kept.of)):
+                yield SaveTable(replace(new, of=old.kept.table))
+
+    def _before(self, spec: OutputSpec) -> StoredTable | None:
+        """The table whose place another one takes: the last one that the group has. One between them may have
+        come and gone before the group was told of it."""
+        there = [uid for uid in self._kept if spec.option("of") and lineage(uid) == lineage(spec.uid)]
+        return self._kept[max(there, key=_generation)] if there else None
 
     def _copied(self) -> Iterator[CopyRows]:
         for uid, one in self._kept.items():
@@ -65,10 +85,11 @@ class Tables:
         """Those that the log has dropped, when whoever takes their place has all their rows."""
         if self._log is None:
             return
+        heirs = {lineage(spec.uid): spec.uid for spec in self._log.outputs(self._uid) if spec.option("of")}
         for uid, one in self._kept.items():
-            heirs = [spec.uid for spec in self._log.outputs(self._uid) if spec.option("of") == uid]
-            left = [heir for heir in heirs if heir not in self._kept or not self._kept[heir].whole]
-            if self._log.is_dropped(uid) and not left:
+            heir = heirs.get(lineage(uid))
+            lacks = heir is not None and (heir not in self._kept or not self._kept[heir].whole)
+            if self._log.is_dropped(uid) and not lacks:
                 yield SaveTable(replace(one.kept, over=True))
 
     def advance(self, now_ms: int) -> list[Effect]:
@@ -86,7 +107,11 @@ class Tables:
         if one.over:
             self._kept.pop(one.table, None)
         elif one.table not in self._kept:
-            self._kept[one.table] = StoredTable(one, whole=one.of not in self._kept)
+            old = self._kept.get(one.of)
+            back = old is not None and takes_back(one.key, old, self._kept.get(old.kept.of))
+            if old is not None and back:
+                del self._kept[one.of], self._kept[old.kept.of]
+            self._kept[one.table] = StoredTable(one, whole=old is None or back)
         self._went(one.table)
 
     def copied(self, done: CopyRows, *, whole: bool) -> None:
@@ -100,6 +125,10 @@ class Tables:
     def _went(self, uid: str) -> None:
         self._due_ms.pop(uid, None)
         self._look()
+
+
+def _generation(uid: str) -> int:
+    return int(uid.rpartition(".")[2])
 
 
 def _table(one: SaveTable | CopyRows) -> str:
