@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -36,7 +36,7 @@ from agents.settings.kinds import (
 )
 from agents.settings.links import between
 from elf.fields import Labels
-from elf.planning.budgets import Budget, Budgets
+from elf.planning.lent import Budget, Budgets
 from elf.schema import COLUMN_TYPES, ZONED
 from elf.transport.base import Limits
 from overlay.config import OverlayConfig
@@ -543,9 +543,18 @@ class BudgetConfig:
     up_bytes_per_sec: int = setting(
         0, whole(0), "Partial aggregates that it sends up its trees, over ten seconds; 0: no bound."
     )
+    up_bytes_per_day: int = setting(0, whole(0), "The same from midnight to midnight (UTC); 0: no bound.")
+    memory_bytes: int = setting(
+        0, whole(0), "Of its open panes, in memory: what is more goes to disk; 0: no bound."
+    )
+    disk_bytes: int = setting(
+        0,
+        whole(0),
+        "Of its open panes and their checkpoint, and of what waits for its commit, on disk; 0: no bound.",
+    )
 
     def budget(self) -> Budget:
-        return Budget(self.cpu_share, self.up_bytes_per_sec)
+        return Budget(**asdict(self))
 
 
 @dataclass(frozen=True)
@@ -555,11 +564,18 @@ class BudgetsConfig:
     up_bytes_per_sec: int = setting(
         0, whole(0), "What the agent may send in all, before it holds its inputs back; 0: no bound."
     )
+    up_bytes_per_day: int = setting(0, whole(0), "The same from midnight to midnight (UTC); 0: no bound.")
+    disk_bytes: int = setting(
+        0,
+        whole(0),
+        "What it may have in data_dir, without archive, keys and audit, before it holds its inputs back; "
+        "0: no bound.",
+    )
     lag_secs: float = setting(
         60.0,
         number(0),
-        "Inputs that are held back (cpu_max_share, up_bytes_per_sec) for so long, and do not catch up, are "
-        "sampled; 0: never.",
+        "Inputs that are held back (cpu_max_share, memory_max_bytes, and what is above) for so long, and do "
+        "not catch up, are sampled; 0: never.",
     )
     job: BudgetConfig = section(BudgetConfig, "Of each job.")
     creator: BudgetConfig = section(BudgetConfig, "Of all jobs of each creator.")

@@ -30,7 +30,7 @@ from agents.ports import Ports, Receiver
 from agents.readiness import Probe, Readiness
 from agents.realtime import LoopClock, Threads, TransportLinks
 from agents.reports import LogReports, stats_of
-from agents.tasks.allowance import Allowance
+from agents.tasks.allowance import Bound
 from agents.tasks.feeding import Feeding
 from agents.tasks.housekeeping import Housekeeping
 from agents.tasks.running import Running
@@ -91,7 +91,7 @@ class Driver:
         cluster: str,
         metrics: Metrics | None = None,
         memory_max_bytes: int | None = None,
-        allowances: Mapping[str, Allowance] = {},
+        allowances: Mapping[str, Bound] = {},
         functions: Settings | None = None,
         sandboxes: Sandboxes | None = None,
         finals: FunctionsAt | None = None,

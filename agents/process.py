@@ -20,7 +20,7 @@ import signal
 import sys
 import time
 import uuid
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -62,7 +62,7 @@ from agents.status import Aside, Status
 from agents.strangers import Strangers
 from agents.streams import ms_of, since_us, task_of
 from agents.systemd import Systemd
-from agents.tasks.allowance import Allowance
+from agents.tasks.allowance import Allowance, Bound, Ceiling, DayAllowance, FolderSize
 from agents.tasks.housekeeping import housekeeping_of
 from agents.tasks.memory import LIMIT
 from agents.tasks.streams import FunctionsAt
@@ -76,6 +76,7 @@ from elf.functions.hosts import Settings
 from elf.functions.sandbox import IMPORTS_BYTES, Limits, Sandboxes, Template
 from elf.job.catalog.membership import Identity, StreamSince
 from elf.job.rollup.decide import RootSettings
+from elf.planning.days import Day
 from elf.planning.pacing import Pace
 from elf.ql.fuel import FRAMES_MAX
 from elf.security.authored import digest
@@ -101,6 +102,8 @@ Listening = Callable[[int, str, str | None], None]
 """Which of a process's agents can be reached, where, and its HTTP address."""
 
 
+SENT_TODAY_FACT: Final = "sent_today"
+"""Durable: what the agent has sent today (``elf.planning.days.Day``)."""
 STARTING_SECS: Final = 0.1
 """Between two looks at whether all agents of a process can be reached, for systemd."""
 LOOK_SECS: Final = 10.0
@@ -419,12 +422,7 @@ def _driver(
         cluster=config.cluster.name,
         metrics=metrics,
         memory_max_bytes=config.memory_max_bytes,
-        allowances={
-            "cpu_max_share": Allowance(config.cpu_max_share),
-            "budgets.up_bytes_per_sec": Allowance(
-                config.budgets.up_bytes_per_sec, spent=lambda: transport.counters.sent_bytes
-            ),
-        },
+        allowances=_allowances(config, store, folder, lambda: transport.counters.sent_bytes),
         functions=settings,
         sandboxes=sandboxes,
         finals=functions,
@@ -457,6 +455,21 @@ def _traces(config: TracesConfig, agent: str, metrics: Metrics) -> Sender | None
     from agents.traces.sending import Sender  # HTTP, which most agents do without
 
     return Sender(config.target, agent, metrics.spans_dropped)
+
+
+def _allowances(config: Config, store: Store, folder: Path, sent: Callable[[], int]) -> Mapping[str, Bound]:
+    """What holds the inputs back, by setting."""
+    budgets, day = config.budgets, Day.restored(store.get(SENT_TODAY_FACT))
+    keep = functools.partial(store.put, SENT_TODAY_FACT)
+    size = FolderSize(folder, map(Path, (config.archive.path, config.audit.path, config.keys)))
+    return {
+        "cpu_max_share": Allowance(config.cpu_max_share),
+        "budgets.up_bytes_per_sec": Allowance(budgets.up_bytes_per_sec, spent=sent),
+        "budgets.up_bytes_per_day": DayAllowance(
+            budgets.up_bytes_per_day, sent, day, keep, lambda: int(1000 * time.time())
+        ),
+        "budgets.disk_bytes": Ceiling(budgets.disk_bytes, size),
+    }
 
 
 def _outputs(config: OutputsConfig, address: str) -> Deliveries:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from agents.disk import replicastore
 from agents.disk.groupstore import stored_flows, stored_jobs
 from agents.disk.store import Store
-from agents.node.beginning import BOOTSTRAPPED_FACT, PEERS_FACT, Restored, from_lines
+from agents.node.beginning import BOOTSTRAPPED_FACT, PEERS_FACT, TODAY_FACT, Restored, from_lines
 from elf.job.catalog.log import decode_entry
 from elf.job.catalog.membership import CLUSTER_FACT, read_cluster
 from elf.job.program.keeping import Checkpoint
@@ -37,6 +37,7 @@ def restore(
         suspended=frozenset(uid for worker in workers.values() for uid in worker.suspended()),
         replicas=replicastore.held(store),
         bootstrapped=from_lines(store.get(BOOTSTRAPPED_FACT)),
+        up_today=store.get(TODAY_FACT) or b"",
         programs=programs,
     )
 

@@ -11,6 +11,7 @@ import msgspec
 from elf.batch import decode
 from elf.job.catalog.assignments import TRIES, Decided
 from elf.job.catalog.log import CatalogLog
+from elf.job.gaps import estimate_of
 from elf.job.messages.groups import JobStatus
 from elf.job.messages.inquiries import FlowStatus
 from elf.job.messages.log import RouteDecided, TreesDecided
@@ -19,12 +20,14 @@ from elf.job.rollup.rooted import event_time
 from elf.job.spec import END_OF_TIME, Flow, JobSpec, VersionRecord, job_of, place_of
 from elf.job.stragglers import policy_of
 from elf.job.tables import is_table
-from elf.job.work import JobWork
+from elf.job.work import EstimateWork, JobWork
 from elf.planning.costs import FlowCost, JobCosts
 from elf.ql.own import owns_of
 from elf.ql.plan import Fragment, Plan, Table
 from elf.ql.user_functions import functions_of
 
+TOLD_MAX = 3
+"""Agents that are named in a list of jobs."""
 CARRIED_MS = 10_000
 """A decision that is not carried out after so long will not be."""
 
@@ -45,6 +48,7 @@ def job_row(spec: JobSpec, log: CatalogLog, reason: str, work: JobWork | None) -
         "reason": reason,
         "promise": promise_of(spec, work),
         "priority": priority_of(spec),
+        "budget": "" if work is None or work.estimate is None else estimate_told(work.estimate),
     }
 
 
@@ -321,13 +325,29 @@ def _uncast(facts: JobStatus) -> str:
 
 def _estimates(facts: JobStatus) -> str:
     """What its last window says of rows that were left out, or read late, over budgets."""
-    last = decode(facts.windows[-1].status).to_pylist()[-1:] if facts.windows else []
-    told = [one for status in last for one in status.get("budgets") or ()]
-    whose = ", ".join(f"{one['budget']} on {one['agent']} (one row in {one['weight']})" for one in told)
-    counts = [(status.get("sampled") or 0, status["rows_in"]) for status in last]
-    return "".join(
-        f"{out:,} of {rows:,} rows of the last window left out over {whose}" for out, rows in counts if out
-    )
+    estimate = estimate_of(decode(facts.windows[-1].status)) if facts.windows else None
+    return "" if estimate is None else estimate_told(estimate)
+
+
+def estimate_told(estimate: EstimateWork) -> str:
+    """How the last window is over budgets, those of the highest weights first."""
+    out = [
+        f"{one.whose} on {one.agent} (one row in {one.weight})" for one in estimate.budgets if one.weight > 1
+    ]
+    late = [one.agent for one in estimate.budgets if one.weight == 1]
+    told = []
+    if estimate.sampled or out:
+        share = f"{estimate.sampled:,} of {estimate.rows:,} rows of the last window left out"
+        told.append(f"{share} over {_some(out)}" if out else share)
+    if late:
+        told.append(f"{_some(late)} read late for its budget")
+    return "; ".join(told)
+
+
+def _some(names: Sequence[str]) -> str:
+    """The first of them."""
+    more = f" and {len(names) - TOLD_MAX:,} more" if len(names) > TOLD_MAX else ""
+    return ", ".join(names[:TOLD_MAX]) + more
 
 
 def _leapt(facts: JobStatus) -> str:

@@ -14,8 +14,9 @@ from elf.job.catalog.log import CatalogLog
 from elf.job.costs import flow_costs
 from elf.job.spec import Flow, JobSpec
 from elf.job.work import InspectWork, WorkStatus
-from elf.planning.budgets import BudgetKeeper, Holder, Use
+from elf.planning.budgets import BudgetKeeper
 from elf.planning.costs import PANES_MIN, Cost, FlowCost, Running, Wanted, cost_of, total
+from elf.planning.lent import MB, Holder, Use
 from elf.ql.plan import Fragment, Plan
 from elf.wire.base import Answer
 
@@ -68,13 +69,17 @@ class Costs:
         if cost is None:
             return
         has = self._keeper.use(holder)
-        both = Use(has.cpu_share + cost.cpu_share, has.up_bytes_per_sec + cost.up_bytes_per_sec)
-        if budget.part(both) > 1:
-            would = f"{cost.cpu_share:.2%} of a core and {cost.up_bytes_per_sec:,.0f} bytes up a second"
+        more = Use(cost.cpu_share, cost.up_bytes_per_sec, disk_bytes=cost.memory_bytes)
+        if budget.part(has._replace(pinned_bytes=0.0).plus(more)) > 1:
+            would = (
+                f"{cost.cpu_share:.2%} of a core, {cost.up_bytes_per_sec:,.0f} bytes up a second and "
+                f"{cost.memory_bytes / MB:,.1f} MB in open panes"
+            )
             raise OverQuota(
                 "budget",
                 f"job {name} would take some {would} of this agent, told by {_like(cost)}; {creator} has "
-                f"{has.cpu_share:.2%} and {has.up_bytes_per_sec:,.0f} already, of {budget.said}; "
+                f"{has.cpu_share:.2%}, {has.up_bytes_per_sec:,.0f} and {has.disk_bytes / MB:,.1f} MB on disk "
+                f"already, of {budget.said}; "
                 "drop or pause a job first, or ask for less",
             )
 

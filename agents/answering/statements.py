@@ -66,7 +66,8 @@ from elf.job.own import OwnSpec
 from elf.job.program.spec import ProgramSpec
 from elf.job.rollup.broadcasts import CHARS_MAX
 from elf.job.spec import JobSpec, app_id
-from elf.planning.budgets import BudgetKeeper, Budgets
+from elf.planning.budgets import BudgetKeeper
+from elf.planning.lent import Budgets
 from elf.ql.definition import Definition
 from elf.ql.plan import Plan
 from elf.security.authored import Authorship

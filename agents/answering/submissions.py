@@ -212,6 +212,7 @@ def program_row(spec: ProgramSpec, facts: note.ProgramStatus | None) -> dict[str
         "reason": reason,
         "promise": "",
         "priority": "production",
+        "budget": "",
     }
 
 

@@ -21,10 +21,12 @@ from elf.job.program.keeping import Checkpoint
 from elf.job.replicas import ReplicaName
 from elf.job.rollup.decide import RootSettings
 from elf.job.rollup.flowroots import StoredPanes
-from elf.planning.budgets import Budgets
+from elf.planning.lent import Budgets
 from elf.planning.pacing import Pace
 from overlay import raft
 
+TODAY_FACT: Final = "up_today"
+"""Durable: bytes that have gone up today, by whose budget that is (``elf.planning.days.Day``)."""
 PEERS_FACT: Final = "peers"
 """Durable: addresses of live peers, a line each, to find the ring again after a restart."""
 Detect = Literal["default", "fast"]
@@ -81,6 +83,8 @@ class Restored:
     """Job groups of key ranges."""
     programs: Mapping[str, Checkpoint] = field(default_factory=dict)
     """Checkpoints of jobs in Python, by uid."""
+    up_today: bytes = b""
+    """``TODAY_FACT``."""
 
 
 @dataclass(frozen=True)

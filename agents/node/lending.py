@@ -7,18 +7,23 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
-from agents.node.beginning import Context
+from agents.node.beginning import TODAY_FACT, Context
 from elf.fields import replace
-from elf.job.commands import SetWeights
-from elf.job.effects import Work
+from elf.job.commands import SetMemory, SetWeights
+from elf.job.effects import SaveFact, Work
 from elf.job.rollup.sender import Sender
 from elf.job.sampling import why_plan_whole
 from elf.job.spec import flow_uid
 from elf.job.work import BudgetWork
-from elf.planning.budgets import AGENT, BudgetKeeper, Budgets, FlowUse, Reader, holders
+from elf.planning.budgets import BudgetKeeper
+from elf.planning.days import Day
+from elf.planning.lent import AGENT, Budgets, FlowUse, Held, Reader, holders
+from elf.planning.memory import memory_bounds
 from elf.planning.overload import FlowLoad, Lag, Overload
 
 PYTHON = "is in Python"
+REMEMBER_MS = 60_000
+"""A crash forgets what has gone up since the last time, at most."""
 Weight = tuple[int, str]
 """And whose budget, or promise, that is."""
 WHOLE: Weight = (1, "")
@@ -44,10 +49,10 @@ class Lending:
     """``keeper`` decides for budgets; here is what it needs to know, and what becomes of it. ``lags``: how
     far behind streams are, for promises. A flow has the higher weight of both."""
 
-    def __init__(self, context: Context, sender: Sender, budgets: Budgets) -> None:
+    def __init__(self, context: Context, sender: Sender, budgets: Budgets, up_today: bytes = b"") -> None:
         self._me, self._log = context.me.address, context.log
         self._sender = sender
-        self.keeper = BudgetKeeper(budgets)
+        self.keeper = BudgetKeeper(budgets, Day.restored(up_today))
         self.lags: dict[str, Lag] = {}
         self._overloads: dict[str, Overload] = {}
         self._spent: dict[str, dict[str, int]] = {}
@@ -55,14 +60,19 @@ class Lending:
         self._late: dict[str, dict[str, Weight]] = {}
         """By stream."""
         self._said: dict[str, Weight] = {}
+        self._bounds: dict[str, int] = {}
+        """What flows may hold in memory, where that is bounded, as it was said."""
+        self._remembered, self._remember_ms = up_today, 0
 
     def look(self, installed: Mapping[str, str], programs: Mapping[str, int], now_ms: int) -> list[Work]:
         """``installed``: the streams of the flows that are computed here; ``programs``: what jobs in Python
         have taken, in µs."""
+        found = list[Work]()
         if self.keeper.due(now_ms):
             uses = [*self._flows(installed), *self._programs(programs)] if self.keeper.bounds else []
             weights = self.keeper.look(uses, now_ms)
             self._lent = {uid: weights.get(uid, WHOLE) for uid in installed}
+            found += self._bound(memory_bounds(uses, self.keeper.budgets), installed)
         self._promised(installed, now_ms)
         late = {uid: one for flows in self._late.values() for uid, one in flows.items()}
         wanted = {
@@ -75,7 +85,26 @@ class Lending:
         by_stream: dict[str, list[tuple[str, int, str]]] = defaultdict(list)
         for uid, (weight, whose) in changed.items():
             by_stream[installed[uid]].append((uid, weight, whose))
-        return [Work(stream, SetWeights(tuple(ones))) for stream, ones in by_stream.items()]
+        return found + [Work(stream, SetWeights(tuple(ones))) for stream, ones in by_stream.items()]
+
+    def _bound(self, bounds: dict[str, int], installed: Mapping[str, str]) -> list[Work]:
+        """Tell what flows may hold in memory from now on, where that is something else."""
+        before, self._bounds = self._bounds, bounds
+        by_stream: dict[str, list[tuple[str, int | None]]] = defaultdict(list)
+        for uid in before.keys() | bounds.keys():
+            if uid in installed and bounds.get(uid) != before.get(uid):
+                by_stream[installed[uid]].append((uid, bounds.get(uid)))
+        return [Work(stream, SetMemory(tuple(sorted(ones)))) for stream, ones in sorted(by_stream.items())]
+
+    def remember(self, now_ms: int) -> list[SaveFact]:
+        """Write down what has gone up today, so that a restart gives nobody the day's bytes again."""
+        if not self.keeper.day.taken or now_ms < self._remember_ms:
+            return []
+        image = self.keeper.day.image()
+        if image == self._remembered:
+            return []
+        self._remembered, self._remember_ms = image, now_ms + REMEMBER_MS
+        return [SaveFact(TODAY_FACT, image)]
 
     def _promised(self, installed: Mapping[str, str], now_ms: int) -> None:
         """What is left out so that jobs keep what they promise: of all key ranges of a fragment alike, since
@@ -145,14 +174,18 @@ class Lending:
         )
 
     def _flows(self, installed: Mapping[str, str]) -> list[FlowUse]:
-        spent, sent = self._sender.spent(), self._sender.sent_bytes()
+        spent, sent, held = self._sender.spent(), self._sender.sent_bytes(), self._sender.held()
         found = []
         for uid in installed:
             readers = self._log.readers(uid)
             told = tuple(Reader(one.name, one.creator, why_plan_whole(one.plan)) for one in readers)
             flow = self._log.flow(uid)
             here = flow is not None and flow.leader == self._me
-            found.append(FlowUse(uid, spent.get(uid, 0), 0 if here else sent.get(uid, 0), told))
+            up = 0 if here else sent.get(uid, 0)
+            has = Held(*held.get(uid, ()))
+            if uid not in self._bounds:  # nobody has asked yet that it be on disk
+                has = has._replace(pinned_bytes=0)
+            found.append(FlowUse(uid, spent.get(uid, 0), up, told, has))
         return found
 
     def _programs(self, programs: Mapping[str, int]) -> list[FlowUse]:

@@ -173,7 +173,7 @@ class Node:
         # the worker
         self._working = Working(context, self.catalog, self.router, settings, restored)
         self.sender = self._working.sender
-        self.lending = Lending(context, self.sender, settings.budgets)
+        self.lending = Lending(context, self.sender, settings.budgets, restored.up_today)
         self.replicas = self._working.replicas
         self.broadcasts = self._working.broadcasts
         self.clocks = self._working.clocks
@@ -363,6 +363,7 @@ class Node:
                 found.extend(self.clients.learn(spec, now_ms))
             self.clients.statements.creators.look(lambda: self.sender.spent() | self.programs.spent(), now_ms)
             found.extend(self.lending.look(self._working.installed, self.programs.spent(), now_ms))
+            found.extend(self.lending.remember(now_ms))
             found.extend(self.witness.remember(self.catalog.neighbours(), now_ms))
             found.extend(self._working.look())
         return self.settle(found, now_ms)

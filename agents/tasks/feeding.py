@@ -27,7 +27,7 @@ from agents.disk.store import StoreError
 from agents.inputs.values import Chunk, Counters, Input, Position
 from agents.logs import Logger
 from agents.ports import Receiver
-from agents.tasks.allowance import Allowance
+from agents.tasks.allowance import PAUSE_S_MIN, Bound
 from agents.tasks.archive import ArchiveError
 from agents.tasks.housekeeping import EVERY_S as HOUSE_EVERY_S
 from agents.tasks.housekeeping import Housekeeping
@@ -50,8 +50,8 @@ from elf.job.commands import (
     Waited,
 )
 from elf.job.messages.inquiries import LookAt, SampleRows, TraceRows
-from elf.planning.budgets import AGENT
 from elf.planning.latency import POLL_GROWS, POLL_MAX_S, POLL_S
+from elf.planning.lent import AGENT
 from elf.wire.clients import ArchiveStats
 
 T = TypeVar("T")
@@ -148,7 +148,7 @@ class Feeding:
         when_done: WhenDone,
         tell: Callable[[was.Worked | was.Consulted | was.Ran | was.HeldBack | was.Lagging], None],
         memory_max_bytes: int | None,
-        allowances: Mapping[str, Allowance] = {},
+        allowances: Mapping[str, Bound] = {},
         running: Running,
         receivers: Mapping[str, Receiver],
         housekeeping: Housekeeping | None = None,
@@ -388,7 +388,7 @@ class Feeding:
                 more = full and not self._allowances  # they are held between chunks
                 asked = min(2 * asked, CHUNK_BYTES_MAX) if more else CHUNK_BYTES_MIN
                 fed = self._feed(stream, chunk)
-                await self._room(stream.task)
+                await self._room(stream)
                 if self._allowances:
                     await self._within_allowances(stream, fed)
                 continue
@@ -585,20 +585,31 @@ class Feeding:
                 break
         return None
 
-    async def _room(self, task: StreamTask) -> None:
+    async def _room(self, stream: _Stream) -> None:
         """Hold the inputs back while the process, or the archive's folder, holds more than it may: files can
         wait."""
-        while task.unshipped > ROLLS_WAITING_MAX or self._over_memory():
+        waited_s = told_s = 0.0
+        while (over := self._over_memory()) or stream.task.unshipped > ROLLS_WAITING_MAX:
             await asyncio.sleep(ROOM_POLL_S)
+            waited_s += ROOM_POLL_S * over
+            if waited_s - told_s >= PAUSE_S_MIN:
+                told_s = waited_s
+                self._held_back(stream, PAUSE_S_MIN, "memory_max_bytes")
+        if told_s:
+            self._has_waited(stream)
 
     async def _within_allowances(self, stream: _Stream, fed: Future[Outcome]) -> None:
         """Hold the inputs back while the process has taken more than it may. What a chunk costs is known when
-        it is taken. How far that will have put them behind is told, and panes that were open meanwhile say
-        so."""
+        it is taken."""
         await asyncio.wrap_future(fed)
         pause_s, name = max((one.pause_s(), name) for name, one in self._allowances.items())
-        if not pause_s:
-            return
+        if pause_s:
+            self._held_back(stream, pause_s, name)
+            await asyncio.sleep(pause_s)
+            self._has_waited(stream)
+
+    def _held_back(self, stream: _Stream, pause_s: float, name: str) -> None:
+        """Tell how far a pause will have put the inputs behind."""
         now_ms, task = self._now_ms(), stream.task
         lag_ms = now_ms - (stream.at_end_ms or now_ms) + int(1000 * pause_s)
         if self._share_told_ms is None or now_ms - self._share_told_ms >= SHARE_TOLD_EVERY_MS:
@@ -607,9 +618,11 @@ class Feeding:
             self._log.warning(text, stream=task.facts.stream, behind_secs=round(lag_ms / 1e3))
         self._tell(was.HeldBack(lag_ms))
         task.metrics.held_back(task.facts.stream, pause_s)
-        await asyncio.sleep(pause_s)
+
+    def _has_waited(self, stream: _Stream) -> None:
+        """The panes that were open meanwhile say so."""
         waited = Waited(str(AGENT), self._now_ms())
-        future = stream.thread.submit(task.perform, waited, waited.now_ms)
+        future = stream.thread.submit(stream.task.perform, waited, waited.now_ms)
         self._when_done(future, lambda outcome: self._worked(stream, "Waited", outcome))
 
     def _over_memory(self) -> bool:

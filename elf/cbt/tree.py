@@ -44,6 +44,10 @@ _WORKING_ROOTS = 6
 """Working space within a memory limit, in root buffers: itself, its copies while it is sorted, and what the
 allocators hold back."""
 
+_ROOT_BYTES_MIN = 256 << 10
+_ROOT_PART = 8
+"""Of what a tree may hold the root's buffer is one part in so many, but for a buffer of the least size."""
+
 _GAP_ROOTS = 4
 """Up to so much more, but at most three quarters of the rest, is for the gaps that removed pieces leave."""
 
@@ -112,6 +116,7 @@ class BufferTree:
         self._node_max = node_bytes_max
         self._root_max = node_bytes_max * _ROOT_NODES
         self._version = 0
+        self._held_max: int | None = None
         self._clear()
 
     def _limit(self, memory_max_bytes: int | None, store: SpillStore | None) -> None:
@@ -127,7 +132,7 @@ class BufferTree:
                 raise ValueError(f"memory_max_bytes is at least {_WORKING_ROOTS * self._root_max} here")
 
     def _clear(self) -> None:
-        self._root = RootBuffer(self._layout, self._root_max)
+        self._root = RootBuffer(self._layout, self._root_weight_max())
         self._credit = 0
         self._top: Node | None = None
 
@@ -149,6 +154,26 @@ class BufferTree:
     def spilled_bytes(self) -> int:
         """How much of that is in the store."""
         return self._sinking.shelf.spilled_bytes
+
+    @property
+    def pinned_bytes(self) -> int:
+        """How much of that cannot be put there."""
+        return self._root.nbytes
+
+    def bound(self, held_max_bytes: int | None) -> None:
+        """From now on hold so many bytes in memory, within ``memory_max_bytes`` (None: as many as that); what
+        is merged takes its space besides. Without a store nothing is bounded. Raises ``SpillError``."""
+        if self._store is None or held_max_bytes == self._held_max:
+            return
+        self._held_max = held_max_bytes
+        self._root.weight_max = self._root_weight_max()
+        self._relieve_root()
+        self._bound_memory()
+
+    def _root_weight_max(self) -> int:
+        if self._held_max is None:
+            return self._root_max
+        return min(self._root_max, max(self._held_max // _ROOT_PART, _ROOT_BYTES_MIN))
 
     # -- inserting -------------------------------------------------------------------------------------------
 
@@ -210,10 +235,12 @@ class BufferTree:
 
     def _bound_memory(self) -> None:
         """Keep to the memory limit; what merging took for its work goes back to the system."""
-        shelf = self._sinking.shelf
-        if self._resident_max is not None and self._top and shelf.resident_bytes > self._resident_max:
+        shelf, most = self._sinking.shelf, self._resident_max
+        if most is not None and self._held_max is not None:
+            most = min(most, max(0, self._held_max - self._root.weight_max))
+        if most is not None and self._top and shelf.resident_bytes > most:
             pieces = (piece for buffer in buffers(self._top) for piece in buffer.pieces)
-            shelf.spill(pieces, self._resident_max * 7 // 8)
+            shelf.spill(pieces, most * 7 // 8)
         pa.default_memory_pool().release_unused()
 
     # -- reading out -----------------------------------------------------------------------------------------
@@ -304,7 +331,8 @@ class BufferTree:
         """As few nodes as the remaining rows need; none for so few that the root's buffer holds them."""
         assert self._top is not None
         self._top = closed_up(self._sinking, self._top, self._node_max // 2)
-        if isinstance(self._top, Leaf) and self._top.buffer.weight <= self._node_max // 2:
+        few = min(self._node_max // 2, self._root.weight_max)
+        if isinstance(self._top, Leaf) and self._top.buffer.weight <= few:
             run = self._sinking.merged(self._top)
             self._sinking.discard(self._top)
             self._top = None

@@ -113,6 +113,13 @@ class SetWeights(msgspec.Struct, frozen=True):
     weights: tuple[tuple[str, int, str], ...]
 
 
+class SetMemory(msgspec.Struct, frozen=True):
+    """From now on the open panes of these flows have so many bytes in memory, and the rest on disk (None: as
+    many as any flow's)."""
+
+    flows: tuple[tuple[str, int | None], ...]
+
+
 class Waited(msgspec.Struct, frozen=True):
     """Reading has waited until now for this budget: the panes that are open by now say so."""
 
@@ -165,6 +172,7 @@ Command = (
     | Answered
     | SetThreshold
     | SetWeights
+    | SetMemory
     | Waited
     | Replay
     | TakeCheckpoint

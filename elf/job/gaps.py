@@ -16,6 +16,7 @@ import msgspec
 import pyarrow as pa
 
 from elf.errors import PeerError
+from elf.job.work import EstimateWork, LentWork
 
 GAPS: Final = "gaps"
 GAPS_MAX: Final = 256
@@ -86,6 +87,15 @@ def budgets_shown(gaps: Iterable[Gap]) -> list[dict[str, object]]:
             found[one.agent, one.source] = max(one.weight, found.get((one.agent, one.source), 0))
     ordered = sorted(found.items(), key=lambda item: (-item[1], item[0]))[:BUDGETS_SHOWN]
     return [{"agent": agent, "budget": whose, "weight": weight} for (agent, whose), weight in ordered]
+
+
+def estimate_of(status: pa.Table) -> EstimateWork | None:
+    """What the last of these windows says of budgets; None: nothing."""
+    for last in status.slice(max(status.num_rows - 1, 0)).to_pylist():
+        found = [LentWork(one["agent"], one["budget"], one["weight"]) for one in last.get("budgets") or ()]
+        if found or last.get("sampled"):
+            return EstimateWork(last["rows_in"] or 0, last["sampled"] or 0, tuple(found))
+    return None
 
 
 def to_bytes(gaps: Iterable[Gap]) -> bytes:

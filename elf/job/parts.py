@@ -59,6 +59,11 @@ class LateRows:
             self._tree.insert_partials(groups)
         self._counter_tables.add(panes, rows_in=rows)
 
+    @property
+    def nbytes(self) -> int:
+        """What they take in memory."""
+        return self._tree.nbytes
+
     def take(self, now_ms: int | None) -> list[tuple[int, int, bytes, bytes]]:
         """(pane, part, counters, payload) of what has waited long enough; with None of everything."""
         whole = self._counter_tables.table()

@@ -40,7 +40,8 @@ class FlowWork(msgspec.Struct, frozen=True, array_like=True):
     ``bytes`` of ``snapshots``, groups of these that were ``left_out`` of what went up. Up: ``messages`` and
     ``sent_bytes`` to the parent, ``merges`` of what children sent; ``crossed_bytes`` to other regions, to
     parent or root. Root: ``commits`` with their keys, panes (empty ones too) and rows; ``unsure``: how often
-    all groups were asked for.
+    all groups were asked for. Now, of its open panes: ``memory_bytes``, of which ``pinned_bytes`` can only be
+    there; ``spilled_bytes`` on disk, and ``image_bytes`` of its last checkpoint.
     """
 
     flow: FlowUid
@@ -74,6 +75,10 @@ class FlowWork(msgspec.Struct, frozen=True, array_like=True):
     behind_1000: Count = 0
     behind_2000: Count = 0
     behind_5000: Count = 0
+    memory_bytes: Count = 0
+    pinned_bytes: Count = 0
+    spilled_bytes: Count = 0
+    image_bytes: Count = 0
 
 
 class AlertWork(msgspec.Struct, frozen=True, array_like=True):
@@ -110,10 +115,26 @@ class PromiseWork(msgspec.Struct, frozen=True, array_like=True):
     quantile_ms: Millis = 0
 
 
+class LentWork(msgspec.Struct, frozen=True, array_like=True):
+    """Over whose budget, on which agent, one row in ``weight`` of a window counts; 1: it was read late."""
+
+    agent: Label
+    whose: Text
+    weight: Count
+
+
+class EstimateWork(msgspec.Struct, frozen=True, array_like=True):
+    """Of a job's last window: so many of its ``rows`` were ``sampled``, and for whom."""
+
+    rows: Count = 0
+    sampled: Count = 0
+    budgets: tuple[LentWork, ...] = ()
+
+
 class JobWork(msgspec.Struct, frozen=True, array_like=True):
     """A master's work for a job: how often it committed windows, result rows, its CPU time, how the job's
-    outputs are, what became of its promise, if it has one, and what was learned of its ``costs``, if that was
-    asked for."""
+    outputs are, what became of its promise, if it has one, what was learned of its ``costs``, if that was
+    asked for, and how its last window is over budgets, if it is."""
 
     job: JobUid
     commits: Count = 0
@@ -122,6 +143,7 @@ class JobWork(msgspec.Struct, frozen=True, array_like=True):
     outputs: tuple[OutputWork, ...] = ()
     promise: PromiseWork | None = None
     costs: JobCosts | None = None
+    estimate: EstimateWork | None = None
 
 
 class BudgetWork(msgspec.Struct, frozen=True, array_like=True):

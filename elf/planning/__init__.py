@@ -1,6 +1,6 @@
 """What is best for a fleet, as pure functions of what was measured: a planner gets loads or rates, and
 returns a decision with its reasons. Nothing here acts or reads a clock. Nothing remembers but ``budgets`` and
-``overload``, of one agent, what their last looks have seen.
+``overload``, of one agent, what their last looks have seen, and ``days`` what has gone up today.
 
 | module | asks | after |
 |---|---|---|
@@ -12,6 +12,9 @@ returns a decision with its reasons. Nothing here acts or reads a clock. Nothing
 | ``costs`` | what flows and jobs cost, as was learned, and what a new job would | – |
 | ``budgets`` | at which weights flows are mapped so that jobs, people and agents keep their budgets | – |
 | ``overload`` | which flows have rows left out so that windows are in time | SCALLA, 4 |
+| ``lent`` | what an owner lends, and what is taken of it | – |
+| ``memory`` | how much of its open panes a flow has in memory, by what readers are lent | max-min fairness |
+| ``days`` | how many bytes may go up in a second so that a day's are enough | – |
 | ``deadlines`` | which tasks are done in time, and which are left out | SCALLA, 4.1 and 4.2 |
 | ``phases`` | where the latency of windows is, and what would help | SCALLA, 3.2 |
 | ``pacing`` | whether it is time to change anything, and which units may change | – |

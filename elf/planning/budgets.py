@@ -7,6 +7,9 @@ its weight doubled; one that would take less than ``ROOM`` of it with twice as m
 halved. So a budget is held within seconds, and given back within a minute. Nothing is left out in vain: where
 what is never sampled takes more than a budget by itself, that budget has no rows left out.
 
+Open panes beyond a budget of memory go to disk first (``elf.planning.memory``); what cannot, and what is on
+disk, is judged like the rest. Bytes of a day are spread over it (``elf.planning.days``).
+
 No job is read slower than another, since one pass over the lines serves all: a job over its budget is sampled
 at once. An agent over its own is read slower first (``agents.tasks.allowance``), and sampled when that has
 put it ``lag_ms`` behind and it does not catch up.
@@ -16,10 +19,13 @@ else who reads the same. What has no estimate is mapped whole, whatever it takes
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from elf.planning.days import Day, paced
+from elf.planning.lent import AGENT, NOTHING, Budget, Budgets, FlowUse, Holder, Reader, Told, Use, holders
 
 WEIGHT_MAX: Final = 64
 """One row in so many, at least, is always mapped."""
@@ -34,100 +40,6 @@ HOLDERS_MAX: Final = 4_096
 """Holders that are looked at: those that take most."""
 
 
-class Use(NamedTuple):
-    """What a holder takes, by the second."""
-
-    cpu_share: float
-    up_bytes_per_sec: float
-
-
-NOTHING: Final = Use(0.0, 0.0)
-
-
-@dataclass(frozen=True)
-class Budget:
-    """What a holder may take of an agent; 0: no bound. ``cpu_share``: of one core, by stream tasks and for
-    jobs in Python; ``up_bytes_per_sec``: of partial aggregates, on their way up."""
-
-    cpu_share: float = 0.0
-    up_bytes_per_sec: int = 0
-
-    @property
-    def bounds(self) -> bool:
-        return self.cpu_share > 0 or self.up_bytes_per_sec > 0
-
-    @property
-    def said(self) -> str:
-        """In words."""
-        cpu = f"{self.cpu_share:.2%} of a core" if self.cpu_share else ""
-        up = f"{self.up_bytes_per_sec:,} bytes up a second" if self.up_bytes_per_sec else ""
-        return " and ".join(filter(None, (cpu, up)))
-
-    def part(self, use: Use, never: Use = NOTHING) -> float:
-        """How much of the budget that is; 1: all. ``never``: what of it is never sampled. A bound that this
-        alone is over, so that no weight can hold it, is then passed over."""
-        bounds = zip((self.cpu_share, self.up_bytes_per_sec), use, never, strict=True)
-        return max((took / most for most, took, alone in bounds if most and alone <= most), default=0.0)
-
-
-@dataclass(frozen=True)
-class Budgets:
-    """``job``, ``creator``: of each; ``jobs`` (``creator/name``), ``creators``: of some, in their place.
-    ``lag_ms``: how far reading may be behind before the agent's own budget has rows left out; 0: they never
-    are.
-    """
-
-    job: Budget = field(default_factory=Budget)
-    creator: Budget = field(default_factory=Budget)
-    jobs: Mapping[str, Budget] = field(default_factory=dict)
-    creators: Mapping[str, Budget] = field(default_factory=dict)
-    lag_ms: int = 60_000
-
-    def of(self, holder: Holder) -> Budget:
-        one, each = (self.jobs, self.job) if holder.kind == "job" else (self.creators, self.creator)
-        return one.get(holder.name, each)
-
-
-class Holder(NamedTuple):
-    """Of a budget. ``name``: of a job ``creator/name``, since two creators may have jobs of one name."""
-
-    kind: str
-    name: str
-
-    def __str__(self) -> str:
-        return f"{self.kind} {self.name}"
-
-
-AGENT: Final = Holder("the", "agent")
-
-
-def holders(job: str, creator: str) -> tuple[Holder, Holder]:
-    """The job, and its creator."""
-    return Holder("job", f"{creator}/{job}"), Holder("creator", creator)
-
-
-class Reader(NamedTuple):
-    """A job that reads a flow. ``whole``: why no row of it is left out, if none is."""
-
-    job: str
-    creator: str
-    whole: str = ""
-
-
-class FlowUse(NamedTuple):
-    """What a flow, or a job in Python, has taken so far."""
-
-    uid: str
-    cpu_us: int
-    up_bytes: int
-    readers: tuple[Reader, ...]
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether none of its rows is ever left out."""
-        return any(reader.whole for reader in self.readers)
-
-
 @dataclass
 class _Held:
     weight: int = 1
@@ -135,12 +47,13 @@ class _Held:
     """Of the looks since the weight changed."""
     never: deque[Use] = field(default_factory=lambda: deque(maxlen=CALM))
     """What of them is never sampled."""
+    last: Use = NOTHING
     whole: str = ""
     """Why its flows, or some, are never sampled."""
 
     def mean(self, last: int) -> Use:
-        """Nothing where it was not looked at."""
-        return _mean(list(self.uses)[-last:]) if self.uses else NOTHING
+        """What it took when it was last looked at, where the weight has just changed."""
+        return _mean(list(self.uses)[-last:]) if self.uses else self.last
 
     def can_be(self, budget: Budget, last: int) -> float:
         """How much it takes of what weights can hold it to."""
@@ -153,58 +66,26 @@ class _Held:
 
 
 def _mean(some: Sequence[Use]) -> Use:
-    return Use(
-        sum(use.cpu_share for use in some) / len(some),
-        sum(use.up_bytes_per_sec for use in some) / len(some),
-    )
+    return Use(*(sum(part) / len(some) for part in zip(*some, strict=True)))
 
 
-class Told(NamedTuple):
-    """How a holder is with its budget, for people."""
-
-    holder: Holder
-    use: Use
-    budget: Budget
-    weight: int
-    whole: str
-
-    @property
-    def said(self) -> str:
-        """In a clause."""
-        parts = []
-        if self.budget.cpu_share:
-            parts.append(f"{self.use.cpu_share:.1%} of {self.budget.cpu_share:.1%} of a core")
-        if self.budget.up_bytes_per_sec:
-            parts.append(
-                f"{self.use.up_bytes_per_sec:,.0f} of {self.budget.up_bytes_per_sec:,} bytes up a second"
-            )
-        if not parts:
-            return f"{self.holder} counts one row in {self.weight}"
-        said = f"{self.holder} takes {' and '.join(parts)} of this agent"
-        if self.weight > 1:
-            said += f", with one row in {self.weight}"
-        if self.whole and self.budget.part(self.use) > 1:
-            said += f"; not sampled is what {self.whole}"
-        return said
-
-    def shown(self) -> dict[str, object]:
-        """For programs."""
-        return {
-            "whose": str(self.holder),
-            "cpu_share": round(self.use.cpu_share, 4),
-            "cpu_share_max": self.budget.cpu_share,
-            "up_bytes_per_sec": round(self.use.up_bytes_per_sec),
-            "up_bytes_per_sec_max": self.budget.up_bytes_per_sec,
-            "weight": self.weight,
-            "whole": self.whole,
-        }
+def _use(flow: FlowUse, cpu_share: float, up_bytes_per_sec: float) -> Use:
+    """By one of its readers."""
+    held, among = flow.held, max(len(flow.readers), 1)
+    disk = (held.spilled_bytes + held.other_disk_bytes) / among
+    held_by = (held.pinned_bytes / among, disk, held.memory_bytes / among, held.spilled_bytes / among)
+    return Use(cpu_share, up_bytes_per_sec, *held_by)
 
 
 class BudgetKeeper:
     """Of one agent."""
 
-    def __init__(self, budgets: Budgets) -> None:
+    def __init__(self, budgets: Budgets, day: Day | None = None) -> None:
+        """``day``: what has gone up today by an earlier life's account."""
         self.budgets = budgets
+        self.day = day or Day()
+        self._up: Mapping[str, int] = {}
+        """Since the last look, by holders with a budget by the day."""
         self._taken: dict[str, tuple[int, int]] = {}
         self._looked_ms: int | None = None
         self._held: dict[Holder, _Held] = {}
@@ -216,9 +97,7 @@ class BudgetKeeper:
     @property
     def bounds(self) -> bool:
         """Whether anybody has a budget, or rows are left out."""
-        known = self.budgets
-        each = (known.job, known.creator, *known.jobs.values(), *known.creators.values())
-        return any(one.bounds for one in each) or self._weight > 1
+        return self.budgets.bounds or self._weight > 1
 
     def waited(self, lag_ms: int, now_ms: int) -> None:
         """Reading has waited for the agent's own budget, and is so far behind."""
@@ -240,44 +119,55 @@ class BudgetKeeper:
         uses = self._uses(flows, after_ms)
         self._looked_ms = now_ms
         self._calm(now_ms)
+        self.day.add(self._up, now_ms)
         for holder, (use, never) in uses.items():
-            self._judge(holder, use, never)
+            self._judge(holder, use, never, now_ms)
         self._held = {holder: held for holder, held in self._held.items() if holder in uses}
         return {flow.uid: self._wanted(flow) for flow in flows}
 
     def _uses(self, flows: Sequence[FlowUse], after_ms: int | None) -> dict[Holder, tuple[Use, Use]]:
         """What holders take, and what of it is never sampled."""
-        cpu, up, whole = Counter[Holder](), Counter[Holder](), dict[Holder, str]()
-        never_cpu, never_up = Counter[Holder](), Counter[Holder]()
-        for flow in flows:
-            before = self._taken.get(flow.uid, (flow.cpu_us, flow.up_bytes))
-            cpu_us = max(flow.cpu_us - before[0], 0) // max(len(flow.readers), 1)
-            up_bytes = max(flow.up_bytes - before[1], 0) // max(len(flow.readers), 1)
-            is_whole = flow.is_whole
-            for reader in flow.readers:
-                for holder in holders(reader.job, reader.creator):
-                    cpu[holder] += cpu_us
-                    up[holder] += up_bytes
-                    never_cpu[holder] += cpu_us * is_whole
-                    never_up[holder] += up_bytes * is_whole
-                    whole[holder] = reader.whole or whole.get(holder, "")
-        self._taken = {flow.uid: (flow.cpu_us, flow.up_bytes) for flow in flows}
+        before, self._taken = self._taken, {flow.uid: (flow.cpu_us, flow.up_bytes) for flow in flows}
         if not after_ms:
             return {}
+        uses, never = defaultdict[Holder, Use](lambda: NOTHING), defaultdict[Holder, Use](lambda: NOTHING)
+        whole, up = dict[Holder, str](), Counter[Holder]()
+        for flow in flows:
+            cpu_us, up_bytes = self._share(flow, before)
+            use = _use(flow, cpu_us / after_ms / 1e3, up_bytes / after_ms * 1e3)
+            for reader in flow.readers:
+                for holder in holders(reader.job, reader.creator):
+                    uses[holder] = uses[holder].plus(use)
+                    never[holder] = never[holder].plus(use, flow.is_whole)
+                    whole[holder] = reader.whole or whole.get(holder, "")
+                    up[holder] += up_bytes
         for holder, why in whole.items():
             if self.budgets.of(holder).bounds and len(self._held) < HOLDERS_MAX:
                 self._held.setdefault(holder, _Held()).whole = why
-        return {
-            one: (
-                Use(cpu[one] / after_ms / 1e3, up[one] / after_ms * 1e3),
-                Use(never_cpu[one] / after_ms / 1e3, never_up[one] / after_ms * 1e3),
-            )
-            for one in self._held
-            if one in whole
-        }
+        self._up = {str(holder): up[holder] for holder in self._held if self._by_day(holder)}
+        return {one: (uses[one], never[one]) for one in self._held if one in whole}
 
-    def _judge(self, holder: Holder, use: Use, never: Use) -> None:
-        budget, held = self.budgets.of(holder), self._held[holder]
+    def _share(self, flow: FlowUse, before: Mapping[str, tuple[int, int]]) -> tuple[int, int]:
+        """CPU time (µs) and bytes up since the last look, of each of its readers."""
+        cpu_us, up_bytes = before.get(flow.uid, (flow.cpu_us, flow.up_bytes))
+        among = max(len(flow.readers), 1)
+        return max(flow.cpu_us - cpu_us, 0) // among, max(flow.up_bytes - up_bytes, 0) // among
+
+    def _by_day(self, holder: Holder) -> int:
+        return self.budgets.of(holder).up_bytes_per_day
+
+    def _of_now(self, holder: Holder, now_ms: int) -> Budget:
+        """Its budget, with what a day's bytes leave for a second of now."""
+        budget = self.budgets.of(holder)
+        pace = paced(budget.up_bytes_per_day, self.day.of(str(holder)), now_ms)
+        if pace is None:
+            return budget
+        most = max(int(pace), 1)
+        return replace(budget, up_bytes_per_sec=min(budget.up_bytes_per_sec or most, most))
+
+    def _judge(self, holder: Holder, use: Use, never: Use, now_ms: int) -> None:
+        budget, held = self._of_now(holder, now_ms), self._held[holder]
+        held.last = use
         held.uses.append(use)
         held.never.append(never)
         if len(held.uses) >= OVER and held.can_be(budget, OVER) > 1 and held.weight < WEIGHT_MAX:
@@ -315,8 +205,8 @@ class BudgetKeeper:
         return sorted(found, key=lambda one: (-one.weight, -one.budget.part(one.use), one.holder))
 
     def _told(self, holder: Holder) -> Told:
-        held = self._held[holder]
-        return Told(holder, self.use(holder), self.budgets.of(holder), held.weight, held.whole)
+        held, today = self._held[holder], self.day.of(str(holder))
+        return Told(holder, self.use(holder), self.budgets.of(holder), held.weight, held.whole, today)
 
     def use(self, holder: Holder) -> Use:
         """What a holder takes; nothing is known of one without a budget."""
@@ -329,4 +219,4 @@ class BudgetKeeper:
         if holder not in self._held:
             return None
         told = self._told(holder)
-        return told if told.weight > 1 or told.budget.part(told.use) > 1 else None
+        return told if told.weight > 1 or told.is_over else None

@@ -7,11 +7,21 @@ from pathlib import Path
 
 import pytest
 
-from agents.tasks.allowance import BURST_S, PAUSE_S_MAX, PAUSE_S_MIN, Allowance
+from agents.tasks.allowance import (
+    BURST_S,
+    LOOK_S,
+    PAUSE_S_MAX,
+    PAUSE_S_MIN,
+    Allowance,
+    Ceiling,
+    DayAllowance,
+    FolderSize,
+)
 from elf.job import events as was
 from elf.job.commands import Install
 from elf.job.worker import sources
 from elf.job.worker.stream import WorkerSettings
+from elf.planning.days import Day
 from tests.support.guest import STREAM, Guest, guest, lines, the_flow
 from tests.support.waiting import eventually
 
@@ -134,3 +144,49 @@ async def test_reading_goes_on_where_other_work_takes_the_share(tmp_path: Path) 
 
 def _has(agent: Guest, rows: int) -> bool:
     return agent.rows() >= rows
+
+
+def test_a_day_is_read_slowly_at_its_end_and_kept_for_a_restart() -> None:
+    host, kept = Host(), list[bytes]()
+
+    def day(image: bytes | None) -> DayAllowance:
+        return DayAllowance(
+            8_640_000, lambda: host.spent, Day.restored(image), kept.append, lambda: int(1000 * host.now)
+        )
+
+    held = day(None)
+    assert held.pause_s() == 0
+    while host.now < 86_000:
+        host.now += 1
+        host.spent += 1_000
+        host.now += held.pause_s()
+    assert 8_000_000 <= host.spent <= 8_640_000 + 31_000
+    host.spent += 1_000_000
+    held.pause_s()
+    host.now += 61
+    held.pause_s()
+    again = day(kept[-1])
+    assert again.pause_s() == 0, "what a pause owes begins anew"
+    host.spent += 1_000
+    assert again.pause_s() >= PAUSE_S_MIN, "but the day is used up, still"
+    host.now += 86_400
+    assert again.pause_s() == 0
+
+
+def test_who_holds_too_much_is_read_slower_and_slower_until_it_holds_less(tmp_path: Path) -> None:
+    (tmp_path / "archive").mkdir()
+    (tmp_path / "archive" / "roll").write_bytes(bytes(5_000))
+    (tmp_path / "spill").mkdir()
+    (tmp_path / "spill" / "1.run").write_bytes(bytes(900))
+    host = Host()
+    size = FolderSize(tmp_path, [tmp_path / "archive"], lambda: host.now)
+    ceiling = Ceiling(1_000, size)
+    assert (size(), ceiling.pause_s()) == (900, 0)
+    (tmp_path / "state").write_bytes(bytes(200))
+    assert ceiling.pause_s() == 0, "it looks now and then"
+    host.now += LOOK_S
+    assert [ceiling.pause_s() for _ in range(6)] == [2.5, 5, 10, 20, 30, 30]
+    (tmp_path / "spill" / "1.run").unlink()
+    host.now += LOOK_S
+    assert ceiling.pause_s() == 0
+    assert not Ceiling(0, size).bounds

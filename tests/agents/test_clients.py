@@ -12,7 +12,8 @@ from elf.job.catalog.log import CatalogLog
 from elf.job.effects import Audited, Offload, Refused, Send
 from elf.job.events import Offloaded
 from elf.job.messages.groups import SubscribeJob
-from elf.planning.budgets import BudgetKeeper, Budgets
+from elf.planning.budgets import BudgetKeeper
+from elf.planning.lent import Budgets
 from elf.wire.clients import Call, Execute, Failed, Published, Reply, WindowResult
 from elf.wire.heard import Heard
 from lab.chaos.engine import plan, spec_of

@@ -50,6 +50,34 @@ def test_it_spills_to_files_and_answers_exactly(tmp_path: Path) -> None:
     assert list(folder.iterdir()) == []
 
 
+def test_a_tree_that_may_hold_less_spills_more_and_answers_the_same() -> None:
+    store = Drawer()
+    tree = BufferTree.of_partials(["k"], [State("n", "sum")], memory_max_bytes=256 << 20, store=store)
+    parts = [pa.table({"k": range(n, n + 40_000), "n": [1] * 40_000}) for n in range(0, 1_200_000, 40_000)]
+    for part in parts[:15]:
+        tree.insert_partials(part)
+    assert not tree.spilled_bytes
+    for most in (4 << 20, 1 << 20):
+        tree.bound(most)
+        assert tree.nbytes - tree.spilled_bytes <= most, "at once"
+    for part in parts[15:]:
+        tree.insert_partials(part)
+        assert tree.nbytes - tree.spilled_bytes <= most
+        assert tree.pinned_bytes <= most // 2
+    tree.check()
+    assert tree.spilled_bytes > 1 << 20
+    tree.bound(None)
+    assert tree.split_off("k", 600_000).num_rows == tree.partials().num_rows == 600_000
+    tree.check()
+
+
+def test_without_a_store_nothing_is_bounded() -> None:
+    tree = BufferTree(keys=["k"], aggregates=[("count", None)])
+    tree.bound(1)
+    fill(tree, 1_000)
+    assert tree.rows
+
+
 def test_closing_removes_the_folder(tmp_path: Path) -> None:
     store = SpillFolder(tmp_path / "spill")
     fill(tree_over(store), 5_000)

@@ -54,6 +54,10 @@ async def test_rows_are_left_out_where_the_budget_is_and_each_window_says_so(gue
     facts = {row["fact"]: row["value"] for row in table.to_pylist()}
     assert "left out over job tests/popular on web-1" in facts["estimates"]
     assert "web-1: job tests/popular takes" in facts["budgets"]
+    jobs = (await client.sql("SHOW JOBS")).table
+    assert jobs is not None
+    (row,) = jobs.to_pylist()
+    assert "rows of the last window left out over job tests/popular on web-1 (one row in " in row["budget"]
     warnings = json.loads(guests.agents[1].fetched("/health"))["warnings"]
     assert any("job tests/popular takes" in one for one in warnings)
     assert guests.agents[1].metric("budgets_over") >= 1

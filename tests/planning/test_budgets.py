@@ -11,12 +11,9 @@ from elf.planning.budgets import (
     LOOK_MS,
     OVER,
     WEIGHT_MAX,
-    Budget,
     BudgetKeeper,
-    Budgets,
-    FlowUse,
-    Reader,
 )
+from elf.planning.lent import Budget, Budgets, FlowUse, Reader
 
 TOP, LOW = Reader("top", "ada"), Reader("low", "bob")
 FIVE = Budgets(job=Budget(cpu_share=0.05))
@@ -155,7 +152,7 @@ def test_bytes_up_have_a_budget_of_their_own() -> None:
         found = keeper.look([FlowUse("one", 0, n * 10_000, (TOP,))], n * LOOK_MS)
     assert found == {"one": (2, "job ada/top")}
     (told,) = keeper.told()
-    assert told.said == "job ada/top takes 0 of 1,000 bytes up a second of this agent, with one row in 2"
+    assert told.said == "job ada/top takes 2,000 of 1,000 bytes up a second of this agent, with one row in 2"
 
 
 def test_where_nobody_has_a_budget_an_agent_may_still_fall_behind() -> None:

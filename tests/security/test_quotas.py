@@ -26,7 +26,8 @@ from elf.errors import ElfError, UserError
 from elf.fields import replace
 from elf.job.catalog.log import CatalogLog
 from elf.job.program.spec import ProgramSpec
-from elf.planning.budgets import BudgetKeeper, Budgets
+from elf.planning.budgets import BudgetKeeper
+from elf.planning.lent import Budgets
 from lab.chaos.engine import plan, spec_of
 from tests.support.fleet import Agent, Fleet
 from tests.support.waiting import eventually

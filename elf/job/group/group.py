@@ -13,6 +13,7 @@ from elf.job.catalog.log import CatalogLog
 from elf.job.commits import WindowCommit
 from elf.job.effects import Effect, Judged, KeepFilled, PruneWindows, Send
 from elf.job.events import Failure, WindowsCommitted
+from elf.job.gaps import estimate_of
 from elf.job.group.master import Master
 from elf.job.group.outputs import Outputs
 from elf.job.group.reconfiguration import Reconfiguration
@@ -82,6 +83,8 @@ class JobGroup:
         self._pruned_us = START_OF_TIME
         self._failure = self._waiting = ""
         self.commits = self._rows = self.final_us = 0
+        self._last_status = b""
+        """Of the last result."""
         self._begin_keeping(now_ms)
 
     # -- changes ---------------------------------------------------------------------------------------------
@@ -148,6 +151,7 @@ class JobGroup:
         self.commits, self._rows = self.commits + 1, self._rows + event.rows
         self.final_us += event.cpu_us
         self._failure = event.aggregate_failure or self._failure
+        self._last_status = event.result.status if event.result is not None else self._last_status
         return [*self._judged(event, now_ms), *self.master.windows_committed(event.done)]
 
     def _judged(self, event: WindowsCommitted, now_ms: int) -> list[Effect]:
@@ -329,4 +333,5 @@ class JobGroup:
             self.final_us,
             self.outputs.work(),
             None if promise is None else self._kept.work(promise),
+            estimate=estimate_of(decode(self._last_status)) if self._last_status else None,
         )

@@ -429,6 +429,17 @@ class Sender:
             if line.task
         }
 
+    def held(self) -> dict[str, tuple[int, int, int, int]]:
+        """Bytes of each flow: that stream tasks hold in memory, that can only be there, that they have put on
+        disk; and of the last checkpoint and of what is sealed and in no commit."""
+        names = ("memory_bytes", "pinned_bytes", "spilled_bytes")
+        found = {}
+        for uid, line in self._lines.items():
+            memory, pinned, spilled = (line.task.get(name, 0) for name in names)
+            disk = line.task.get("image_bytes", 0) + line.retained.bytes
+            found[uid] = memory, pinned, spilled, disk
+        return found
+
     def sent_bytes(self) -> dict[str, int]:
         """What has gone up so far, by flow."""
         return {uid: line.counts.get("sent_bytes", 0) for uid, line in self._lines.items()}

@@ -393,6 +393,17 @@ class FlowState:
             self.dirty = True
         self.weight, self.whose = weight, whose if weight > 1 else ""
 
+    def bound(self, held_max_bytes: int | None) -> None:
+        """From now on the open panes have so many bytes in memory, and the rest on disk."""
+        self.panes.bound(held_max_bytes)
+
+    def weigh_up(self) -> None:
+        """Write down what it holds now, in memory and on disk."""
+        memory, pinned, spilled = self.panes.held()
+        late = 0 if self.after is None else self.after.nbytes
+        self.work["memory_bytes"], self.work["pinned_bytes"] = memory + late, pinned + late
+        self.work["spilled_bytes"] = spilled
+
     def waited(self, whose: str, now_ms: int) -> None:
         """The panes that are open by now were read later, for that budget."""
         pane_us, place = self.flow.fragment.pane_us, self.flow.fragment.range[0]
@@ -515,6 +526,7 @@ class FlowState:
         tree, fresh, rows = self.panes.images()
         counted = self.counters.table()
         late_tree, late_counters = self.after.image() if self.after is not None else (b"", b"")
+        self.work["image_bytes"] = len(tree) + len(fresh) + len(rows) + len(late_tree)
         return FlowCheckpoint(
             flow=self.flow,
             live_from=self.live_from,

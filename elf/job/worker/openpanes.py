@@ -39,6 +39,9 @@ _FEW_BYTES_MAX: Final = 8 << 20
 """Rows that wait for the map are of so many chunks, and so large, at most; but ``FEW_ROWS`` may wait."""
 _FEW_GROUPS: Final = 512
 """So many are merged without a tree."""
+_WAITING_PART: Final = 8
+"""Of what open panes may hold in memory, rows that wait for the map are one part in so many at most, and
+groups that wait for the tree another one."""
 _THIN_ROWS_MIN: Final = 1 << 15
 """Rows with states of aggregates of people's own that are not worth merging yet."""
 
@@ -73,6 +76,7 @@ class OpenPanes:
             self._few.append(fitted(decode(checkpoint.rows), arrow_schema(self._fragment.columns))[0])
         self._waiting: list[pa.Table] = []
         self._thin_at = _THIN_ROWS_MIN
+        self._held_max: int | None = None
 
     def _new_tree(self, spill: Spill | None, name: str) -> BufferTree:
         return BufferTree.of_partials(
@@ -94,6 +98,33 @@ class OpenPanes:
         if self._apart is not None:
             self._apart.empty()
 
+    # -- memory ----------------------------------------------------------------------------------------------
+
+    def bound(self, held_max_bytes: int | None) -> None:
+        """From now on hold so many bytes in memory, and the rest in the store; None: as many as a tree may.
+        Raises ``SpillError``."""
+        self._held_max = held_max_bytes
+        parts = 1 if self._apart is None else 2
+        for tree in (self._tree, self._apart):
+            if tree is not None:
+                tree.bound(None if held_max_bytes is None else held_max_bytes // parts)
+
+    def held(self) -> tuple[int, int, int]:
+        """Bytes in memory; of these, those that cannot be put into the store; those that are there."""
+        waiting = self._few_bytes + sum(int(table.nbytes) for table in self._waiting)
+        trees = [tree for tree in (self._tree, self._apart) if tree is not None]
+        spilled = sum(tree.spilled_bytes for tree in trees)
+        pinned = waiting + sum(tree.pinned_bytes for tree in trees)
+        return waiting + sum(tree.nbytes for tree in trees) - spilled, pinned, spilled
+
+    def _waits_enough(self) -> bool:
+        rows = sum(table.num_rows for table in self._waiting)
+        if len(self._waiting) >= _WAITING_MAX or rows >= _WAITING_ROWS_MAX:
+            return True
+        if self._held_max is None:
+            return False
+        return sum(int(table.nbytes) for table in self._waiting) >= self._held_max // _WAITING_PART
+
     # -- rows ------------------------------------------------------------------------------------------------
 
     @property
@@ -107,6 +138,8 @@ class OpenPanes:
         self._few.append(rows)
         self._few_bytes += rows.get_total_buffer_size()
         waiting = self.few_rows
+        if self._held_max is not None and self._few_bytes >= self._held_max // _WAITING_PART:
+            return True
         full = len(self._few) >= _FEW_TABLES_MAX or self._few_bytes >= _FEW_BYTES_MAX
         return waiting >= GATHERED_ROWS or (waiting >= FEW_ROWS and full)
 
@@ -144,8 +177,7 @@ class OpenPanes:
         self._work["groups"] += groups.num_rows
         if groups.num_rows:
             self._waiting.append(groups)
-        rows = sum(table.num_rows for table in self._waiting)
-        if len(self._waiting) >= _WAITING_MAX or rows >= _WAITING_ROWS_MAX:
+        if self._waits_enough():
             self.settle()
 
     def settle(self) -> None:

@@ -19,6 +19,7 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Final
 
 import msgspec
 import numpy as np
@@ -39,6 +40,7 @@ from elf.job.commands import (
     Replay,
     Resume,
     SealOpen,
+    SetMemory,
     SetTaps,
     SetThreshold,
     SetWeights,
@@ -105,6 +107,10 @@ class WorkerSettings(msgspec.Struct, frozen=True):
     """How often what has come to open panes is copied (``elf.job.openparts``); None: never."""
 
 
+WEIGHED_EVERY_MS: Final = 1_000
+"""How often it is written down what flows hold in memory."""
+
+
 class StreamWorker:
     """See the module's docstring. ``checkpoint``: what the last incarnation wrote, if there was one."""
 
@@ -130,7 +136,7 @@ class StreamWorker:
         self._taps = Taps(engine.mapper)
         self._extractor: ExtractorPort = engine.extractor(self.wanted)
         self._gone_until = self._sealing_us = LONG_AGO
-        self._checkpointed_ms = self._copied_ms = 0
+        self._checkpointed_ms = self._copied_ms = self._weighed_ms = 0
         self._finished = False
         if checkpoint is not None:
             self._restore(checkpoint, given)
@@ -211,6 +217,11 @@ class StreamWorker:
                 for uid, weight, whose in command.weights:
                     if uid in self._flows:
                         self._flows[uid].weigh(weight, whose)
+                return self._outcome((), must_checkpoint=False)
+            case SetMemory():
+                for uid, bytes_max in command.flows:
+                    if uid in self._flows:
+                        self._flows[uid].bound(bytes_max)
                 return self._outcome((), must_checkpoint=False)
             case Waited():
                 for state in self._flows.values():
@@ -585,6 +596,10 @@ class StreamWorker:
             checkpoint = self.checkpoint()
             if now_ms is not None:
                 self._checkpointed_ms = now_ms
+        if now_ms is not None and now_ms - self._weighed_ms >= WEIGHED_EVERY_MS:
+            self._weighed_ms = now_ms
+            for state in self._flows.values():
+                state.weigh_up()
         progress = tuple(state.progress() for state in self._flows.values())
         work = {uid: dict(state.work) for uid, state in self._flows.items()}
         failures = {**failed, **{uid: state.failure for uid, state in self._flows.items()}}

@@ -44,12 +44,14 @@ function card({ job, creator, query }) {
   const state = h("span", { class: "badge" });
   const about = h("p", { class: "dim" });
   const reason = h("p", { class: "warn" });
+  const budget = h("p", { class: "warn" });
   const node = h(
     "article",
     { class: "card" },
     h("div", { class: "title" }, h("h2", {}, h("a", { href: `#/job/${encodeURIComponent(job)}` }, job)), state),
     about,
     reason,
+    budget,
     h("pre", {}, query),
   );
   const update = (now) => {
@@ -58,6 +60,8 @@ function card({ job, creator, query }) {
     say(about, `${creator}, over ${now.stream}`);
     say(reason, now.reason ?? "");
     reason.hidden = !now.reason;
+    say(budget, now.budget ?? "");
+    budget.hidden = !now.budget;
   };
   return { node, update };
 }
