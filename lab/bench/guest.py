@@ -1,14 +1,18 @@
 """``elf bench guest``: what a web server notices of the agent beside it.
 
-A real nginx answers at a steady rate, which ``wrk`` asks for over some connections, each with a pause of its
-own before each request. In turns it is alone (the agent is stopped with SIGSTOP, and nginx writes to a log
-that nobody reads), and beside an agent that follows its log. That agent has ``--jobs`` jobs, which want twice
-the share of a core that it is lent (``cpu_max_share``): what they want is measured before, without a share.
-So it reads late, and leaves rows out where it falls behind for good. Its process is as nice as its unit makes
-it.
+A real nginx is asked at fixed times (``lab.bench.openload``). In turns it is alone (the agent is stopped with
+SIGSTOP, and nginx writes to a log that nobody reads), and beside an agent that follows its log. That agent
+has ``--jobs`` jobs, which want twice the share of a core that it is lent (``cpu_max_share``): what they want
+is measured before, without a share. So it reads late, and leaves rows out where it falls behind for good. It
+stands still half of the time, and its share is by the clock, so half of that share is set. Its process is as
+nice as its unit makes it, and has the core of nginx, which is the worst place; who asks has another one.
 
-Both sides are of one run, in short turns that alternate, so what else the machine does falls on both. The
-figure is the median of the turns' p99, and the ratio that of the turns that stand beside each other."""
+How one percent is told from what else the machine does. Turns are short, and alternate in the order
+beside, alone, alone, beside, so that a change of the machine falls on both; two turns side by side have
+one schedule of requests. The figure is p99 of all requests of all turns of a side over that of the other: a
+median of turns would not see an agent that works in less than half of them. Its interval is that of a
+bootstrap over pairs of turns (95 %), which knows nothing of how noise is distributed. The same figure of
+alone against alone, the odd turns against the even ones, says what this machine can tell at the time."""
 
 from __future__ import annotations
 
@@ -16,7 +20,6 @@ import json
 import os
 import signal
 import statistics
-import subprocess
 import time
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -26,26 +29,36 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Final
 
+import numpy as np
+import numpy.typing as npt
 import psutil
 from typer import Option
 
 from elf.cli.processes import Processes, ended, free_ports
-from elf.errors import ElfError, UserError
+from elf.errors import ElfError
 from lab.bench.oneagent import START_SECS, OneAgent
-from lab.bench.rotation.writers import connected, found, nginx, place_of
+from lab.bench.rotation.writers import connected, found, nginx
 from lab.bench.runner import Bench, Figure, Report, Scratch
 
-PAUSE_MS: Final = 20
-"""Of a connection between an answer and its next request, on average."""
 WANTED_SECS: Final = 20.0
-LEAD_SECS: Final = 8.0
-"""Before each turn, so that what the agent may take at once is taken."""
-SETTLE_SECS: Final = 120
-"""Until an agent that wants too much is read late, and then sampled."""
+SETTLE_SECS: Final = 40
+"""Turns that do not count, until an agent that wants too much is read late, and then sampled."""
+RESAMPLES: Final = 1_000
+PERCENT: Final = 99
+BIN: Final = 0.001
+"""Quantiles are told to such a part: of logarithms of latencies."""
+BINS: Final = 15_000
+PAIRS_MIN: Final = 8
+"""Of fewer pairs of turns a bootstrap says nothing."""
+Floats = npt.NDArray[np.float64]
+TARGET: Final = 1.0
+"""Percent that p99 may be longer."""
 LAG_SECS: Final = 10
-NICE: Final = 10
+NICE: Final = 7
+"""A fifth of the weight of others, as ``CPUWeight=20`` of its unit."""
 WHO: Final = "elf bench guest"
 _SERVERS: Final = """\
+    keepalive_timeout 600s;
     server {{
         listen 127.0.0.1:{read};
         access_log {folder}/access.log combined;
@@ -56,15 +69,6 @@ _SERVERS: Final = """\
         access_log {folder}/unread.log combined;
         location / {{ root {folder}/www; try_files /page.html =404; }}
     }}
-"""
-_ASKING: Final = """\
-function delay() return math.random(%d, %d) end
-function request() return wrk.format("GET", "/p/" .. math.random(1, 500)) end
-function done(summary, latency, requests)
-  io.write(string.format('{"p50": %%f, "p99": %%f, "p999": %%f, "requests": %%d, "us": %%d}\\n',
-    latency:percentile(50) / 1000, latency:percentile(99) / 1000, latency:percentile(99.9) / 1000,
-    summary.requests, summary.duration))
-end
 """
 _KEYS: Final = ("cs_uri_stem", "c_ip", "sc_status", "cs_method", "cs_user_agent")
 
@@ -79,116 +83,173 @@ def queries(count: int) -> list[str]:
 
 
 @dataclass(frozen=True)
-class Guest(Bench[str, dict[str, float]]):
+class Turn:
+    """What one turn has seen: latencies in µs, and figures."""
+
+    took: Sequence[float]
+    figures: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Guest(Bench[str, Turn]):
     """nginx's answers beside an agent that wants twice its share, and beside none."""
 
     rate: Annotated[int, Option("--rate", min=1, help="Requests a second.")] = 2_000
     jobs: Annotated[int, Option("--jobs", min=1, help="Jobs of the agent.")] = 20
-    seconds: Annotated[float, Option("--seconds", min=1, help="How long each turn is.")] = 10
+    seconds: Annotated[float, Option("--seconds", min=0.5, help="How long each turn is.")] = 3
     settle: Annotated[
-        float, Option("--settle", min=0, help="How long the agent wants too much before the first turn.")
+        float, Option("--settle", min=0, help="How long turns do not count, so that the agent reads late.")
     ] = SETTLE_SECS
-    repeat: Annotated[int, Option("--repeat", min=1, help="Turns of each side.")] = 8
+    repeat: Annotated[int, Option("--repeat", min=2, help="Turns of each side.")] = 30
 
     def __post_init__(self) -> None:
         """Raises ``UserError``."""
         found("nginx", "nginx", "", WHO)
-        if place_of("wrk") is None:
-            raise UserError(f"{WHO} needs wrk: apt-get install wrk")
 
-    def sides(self, scratch: Scratch) -> Mapping[str, Callable[[], dict[str, float]]]:
-        """nginx, and an agent that has been sampled for a while."""
+    def sides(self, scratch: Scratch) -> Mapping[str, Callable[[], Turn]]:
+        """nginx, and an agent that has been read late for a while."""
         processes = scratch.enter_context(ended())
-        folder = scratch.folder
-        web = Web(processes, folder, self.rate)
-        agent = Agent(processes, folder)
+        web = Web(processes, scratch.folder, self.rate)
+        agent = Agent(processes, scratch.folder)
         agent.start(0.0)
         agent.give(queries(self.jobs), partial(web.asked, web.read))
-        lead_secs = min(LEAD_SECS, self.seconds)
-        wants = agent.takes(min(WANTED_SECS, 2 * self.seconds), partial(web.asked, web.read))
+        wants = agent.takes(min(WANTED_SECS, 5 * self.seconds), partial(web.asked, web.read))
         agent.stop()
-        agent.start(wants / 2)
-        web.asked(web.read, self.settle)
+        agent.start(wants / 4)
 
-        def beside() -> dict[str, float]:
-            web.asked(web.read, lead_secs)
+        def beside() -> Turn:
             began, cpu = time.monotonic(), agent.cpu_secs()
-            seen = web.asked(web.read, self.seconds)
+            took, figures = web.asked(web.read, self.seconds)
             share = (agent.cpu_secs() - cpu) / (time.monotonic() - began)
-            return (
-                seen
-                | {"agent_percent": round(100 * share, 2), "lent_percent": round(50 * wants, 2)}
-                | agent.said()
-            )
+            lent = {"agent_percent": round(100 * share, 2), "lent_percent": round(50 * wants, 2)}
+            return Turn(took, figures | lent | agent.said())
 
-        def alone() -> dict[str, float]:
+        def alone() -> Turn:
             with agent.stopped():
-                web.asked(web.alone, lead_secs)
-                return web.asked(web.alone, self.seconds)
+                return Turn(*web.asked(web.alone, self.seconds))
 
+        for _ in range(round(self.settle / self.seconds / 2)):
+            beside()
+            alone()
         return {"beside": beside, "alone": alone}
 
-    def report(self, runs: Mapping[str, Sequence[dict[str, float]]]) -> Report:
-        """The medians of the turns."""
-        beside, alone = runs["beside"], runs["alone"]
-        names = {side: list(dict.fromkeys(name for run in of for name in run)) for side, of in runs.items()}
-        facts = {
-            side: {name: round(statistics.median(run[name] for run in of), 3) for name in names[side]}
-            for side, of in runs.items()
-        }
-        pairs = [one["p99_ms"] / other["p99_ms"] for one, other in zip(beside, alone, strict=True)]
-        more = 100 * (statistics.median(pairs) - 1)
-        load = os.getloadavg()[0]
+    def report(self, runs: Mapping[str, Sequence[Turn]]) -> Report:
+        """All requests of a side, and what can be told of them."""
+        beside, alone = ([turn.took for turn in runs[side]] for side in ("beside", "alone"))
+        facts = {side: _facts(of) for side, of in runs.items()}
+        more, low, high = longer(beside, alone)
+        odd, even = alone[1::2], alone[: len(alone) // 2 * 2 : 2]
+        nothing, nothing_low, nothing_high = longer(odd, even)
+        told = "reached" if high <= TARGET else "not reached" if low > TARGET else "not told: too wide"
+        told = told if len(beside) >= PAIRS_MIN else "not told: too few turns"
         notes = [
-            f"p99 beside the agent over p99 alone, by turn: {', '.join(f'{pair:.2f}' for pair in pairs)}; "
-            f"the median is {more:+.1f} %",
-            f"one row in {beside[-1]['weight']:.0f} counts at the end; load of the machine {load:.1f}, "
-            f"{psutil.cpu_count()} cores",
+            f"p99 beside the agent is {more:+.1f} % of p99 alone, {low:+.1f} to {high:+.1f} % (95 %); target "
+            f"+{TARGET:g} %: {told}",
+            f"p99 alone over p99 alone, other turns: {nothing:+.1f} %, {nothing_low:+.1f} to "
+            f"{nothing_high:+.1f} %: what this machine can tell now",
+            f"load of the machine {os.getloadavg()[0]:.1f}, {psutil.cpu_count()} cores; {pinned()}",
         ]
         what = f"p99 of nginx at {self.rate:,} requests/s, {self.jobs} jobs at twice the agent's share"
-        figure = Figure(what, facts["beside"]["p99_ms"], "ms", {"no agent": facts["alone"]["p99_ms"]})
-        figures = [figure, Figure("the same, median of turns side by side", round(more, 1), "% more")]
-        return Report(
-            {"rate": self.rate, "jobs": self.jobs, **facts},
-            figures,
-            notes,
-            {"pairs": pairs, "runs": dict(runs)},
-        )
+        figures = [
+            Figure(what, facts["beside"]["p99_ms"], "ms", {"no agent": facts["alone"]["p99_ms"]}),
+            Figure("the same, longer by", round(more, 1), "%", {"at least": low, "at most": high}),
+            Figure(
+                "alone against alone",
+                round(nothing, 1),
+                "%",
+                {"at least": nothing_low, "at most": nothing_high},
+            ),
+        ]
+        more_facts = {"interval_percent": [low, high], "noise_percent": [nothing_low, nothing_high]}
+        return Report({"rate": self.rate, "jobs": self.jobs, **facts}, figures, notes, more_facts)
+
+
+def _facts(turns: Sequence[Turn]) -> dict[str, float]:
+    """Of all requests of a side, and the medians of what else its turns have seen."""
+    took = sorted(one for turn in turns for one in turn.took)
+    ranks = {"p50_ms": 0.5, "p99_ms": 0.99, "p999_ms": 0.999}
+    facts = {name: round(took[int(share * (len(took) - 1))] / 1000, 4) for name, share in ranks.items()}
+    names = dict.fromkeys(name for turn in turns for name in turn.figures)
+    return facts | {name: round(statistics.median(t.figures[name] for t in turns), 2) for name in names}
+
+
+def longer(one: Sequence[Sequence[float]], other: Sequence[Sequence[float]]) -> tuple[float, float, float]:
+    """By how many percent p99 of all requests of these turns is above that of the others, with an interval of
+    95 %: of so many samples of pairs of turns, each with as many pairs, by a fixed seed."""
+    counts = [np.stack([_counted(turn) for turn in turns]) for turns in (one, other)]
+    used = np.flatnonzero(sum(of.sum(axis=0) for of in counts))
+    counts = [of[:, used[0] : used[-1] + 1] for of in counts]
+    pairs = len(one)
+
+    def percent(weights: Floats) -> Floats:
+        first, second = (_places(weights @ of) for of in counts)
+        found: Floats = 100 * np.expm1((first - second) * BIN)
+        return found
+
+    drawn = np.random.default_rng(1).multinomial(pairs, np.full(pairs, 1 / pairs), RESAMPLES).astype(float)
+    parts = np.concatenate([percent(some) for some in np.array_split(drawn, RESAMPLES // 50)])
+    low, high = np.percentile(parts, (2.5, 97.5))
+    (more,) = percent(np.ones((1, pairs)))
+    return float(more), round(float(low), 1), round(float(high), 1)
+
+
+def _counted(took: Sequence[float]) -> Floats:
+    """Requests by the logarithms of how long they took."""
+    places = (np.log(np.maximum(np.asarray(took), 1.0)) / BIN).astype(np.int64)
+    return np.bincount(np.minimum(places, BINS), minlength=BINS + 1).astype(float)
+
+
+def _places(counts: Floats) -> Floats:
+    """That of p99 in each row."""
+    summed = np.cumsum(counts, axis=1)
+    found: Floats = np.argmax(summed >= PERCENT / 100 * summed[:, -1:], axis=1).astype(float)
+    return found
+
+
+def cores() -> tuple[set[int], set[int]]:
+    """Where nginx and the agent are, and where who asks is; the same where there is one core."""
+    first, *others = sorted(os.sched_getaffinity(0))
+    return {first}, set(others) or {first}
+
+
+def pinned() -> str:
+    """In words."""
+    web, asking = cores()
+    return f"nginx and the agent on core {min(web)}, who asks on {', '.join(map(str, sorted(asking)))}"
 
 
 class Web:
     """An nginx of one worker, with a log that is followed and one that is not, and who asks it."""
 
     def __init__(self, processes: Processes, folder: Path, rate: int) -> None:
-        self._processes = processes
+        self._processes, self._rate, self._turns = processes, rate, 0
         self.read, self.alone = free_ports(2)
         (folder / "www").mkdir()
         (folder / "www" / "page.html").write_text("<p>hello</p>" * 100)
         servers = _SERVERS.format(folder=folder, read=self.read, alone=self.alone)
         self._child = nginx(processes, folder, servers, found("nginx", "nginx", "", WHO))
-        self._connections = max(1, round(rate * PAUSE_MS / 1000))
-        self._script = folder / "asking.lua"
-        self._script.write_text(_ASKING % (PAUSE_MS // 2, PAUSE_MS + PAUSE_MS // 2))
         connected(processes, self._child, self.read).close()
+        web, asking = cores()
+        for one in (master := psutil.Process(self._child.process.pid), *master.children()):
+            one.cpu_affinity(sorted(web))
+        said = folder / "asking.said"
+        self._asking = processes.start("who asks", "lab.bench.openload", [], said, talks=True)
+        psutil.Process(self._asking.process.pid).cpu_affinity(sorted(asking))
 
-    def asked(self, port: int, seconds: float) -> dict[str, float]:
-        """Ask for so long; what was seen. Raises ``ElfError``."""
-        self._processes.check([self._child])
-        if seconds < 1:
-            return {}
-        command = [str(place_of("wrk")), "-t1", f"-c{self._connections}", f"-d{round(seconds)}s"]
-        command += ["--timeout", "5s", "-s", str(self._script), f"http://127.0.0.1:{port}/"]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
-        if not lines:
-            raise ElfError(f"wrk says nothing: {(done.stderr or done.stdout)[-200:]}")
-        seen = json.loads(lines[-1])
-        return {
-            "p50_ms": seen["p50"],
-            "p99_ms": seen["p99"],
-            "p999_ms": seen["p999"],
-            "requests_per_s": round(seen["requests"] / seen["us"] * 1e6, 1),
-        }
+    def asked(self, port: int, seconds: float) -> tuple[list[float], dict[str, float]]:
+        """Ask for so long; how long each request took (µs), and figures. Raises ``ElfError``."""
+        self._processes.check([self._child, self._asking])
+        orders, answers = self._asking.process.stdin, self._asking.process.stdout
+        assert orders is not None
+        assert answers is not None
+        self._turns += 1  # two turns side by side have one seed
+        orders.write((json.dumps([port, seconds, self._rate, self._turns // 2]) + "\n").encode())
+        orders.flush()
+        if not (line := answers.readline()):
+            self._processes.check([self._asking])
+            raise ElfError("who asks has said nothing")
+        took: list[float] = json.loads(line)
+        return took, {"requests_per_s": round(len(took) / seconds, 1)}
 
 
 class Agent(OneAgent):
@@ -204,7 +265,9 @@ class Agent(OneAgent):
             "streams": {"access": access},
         }
         self.run("guest", {}, settings)
-        self.process.nice(NICE)
+        for thread in self.process.threads():  # later ones inherit both
+            os.setpriority(os.PRIO_PROCESS, thread.id, NICE)
+            os.sched_setaffinity(thread.id, cores()[0])
 
     def give(self, jobs: Sequence[str], write: Callable[[float], object]) -> None:
         """Create these jobs; ``write`` has lines written."""

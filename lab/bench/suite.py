@@ -89,7 +89,7 @@ QUICK: Final[Mapping[str, Sequence[str]]] = {
     "queue": ("--rows 4000 --days 1 --production-days 1 --repeat 1",),
     "peers": ("--rows 1000 --repeat 1",),
     "idle": ("--seconds 1",),
-    "guest": ("--seconds 1 --repeat 1 --settle 0 --jobs 2 --rate 100",),
+    "guest": ("--seconds 1 --repeat 2 --settle 0 --jobs 2 --rate 100",),
     "page": ("--seconds 1 --subscribers 3 --no-browser",),
     "tables": ("--agents 2 --users 50 --readers 2 --reads 5 --change-secs 0.5",),
     "campaign": ("--agents 3 --hosts 1 --window 1 --windows 2 --no-spark",),
