@@ -120,6 +120,7 @@ class Explanations:
             ],
             "graphs": [_graph(one) for one in plan.all_graphs],
             "steps": [{"what": one.what, "by": list(one.by), "at": one.at} for one in plan.steps],
+            "components": [msgspec.structs.asdict(one) for one in plan.components],
             "not_at_roots": plan.not_at_roots,
             "final": plan.final_sql,
             "final_by": "DuckDB" if plan.direct is None else "Arrow",
@@ -171,6 +172,7 @@ class Explanations:
             "asked": len(found),
             "silent": sorted(self._fleet.named(address) for address in found.keys() - answered.keys()),
             "flows": [{"flow": flow.uid, "levels": levels_of(flow, answered)} for flow in spec.flows],
+            "between": _between(spec.flows, answered.values()) if spec.plan.components else None,
             "master": _master(spec.uid, answered.values()),
             "learned": _learned(spec, answered.values()),
             "budgets": [
@@ -323,6 +325,17 @@ def _level(level: int, agents: Sequence[tuple[str, FlowWork]]) -> Told:
 
 def _cpu_us(work: FlowWork) -> int:
     return work.map_us + work.tree_us + work.seal_us + work.merge_us + work.commit_us
+
+
+def _between(flows: Sequence[Flow], answered: Iterable[WorkStatus]) -> Told:
+    """Rows of agents, groups that they sent to roots, and what these made of them for the master."""
+    uids = {flow.uid for flow in flows}
+    works = [work for status in answered for work in status.flows if work.flow in uids]
+    return {
+        "rows": sum(work.rows for work in works),
+        "to_roots": sum(work.keys for work in works),
+        "to_master": sum(work.commit_keys for work in works),
+    }
 
 
 def _learned(spec: JobSpec, answered: Iterable[WorkStatus]) -> Told | None:

@@ -52,6 +52,7 @@ def laid_out(told: Mapping[str, Any]) -> str:
     sections += [_fragment(fragment) for fragment in told["fragments"]]
     sections.append(_flows(told["flows"], running=bool(told["job"])))
     sections += [_steps(told["steps"], told["not_at_roots"])] if told["steps"] else []
+    sections += [_components(told["components"])] if told["components"] else []
     sections += [_join(told["join"])] if told["join"] else []
     for stage in told["stages"]:
         about = f"what windows are made of: the rows of windows of {stage['windows']}, at the master (DuckDB)"
@@ -103,6 +104,24 @@ def _steps(steps: Sequence[Mapping[str, Any]], not_at_roots: str) -> list[str]:
     rows = [(one["what"], ", ".join(one["by"]) or "nothing", where[one["at"]]) for one in steps]
     why = [f"{INDENT}later stages are the master's: {not_at_roots}"] if not_at_roots else []
     return ["stages", *table(("stage", "parted by", "done at"), rows), *why]
+
+
+def _components(components: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Which stages run together, by which keys; and which would by the other score, if that differs."""
+    rows = [
+        (
+            " + ".join(one["steps"]),
+            ", ".join(one["keys"]) or "none in common",
+            "the roots" if one["at"] == "roots" else "the master",
+        )
+        for one in components
+        if one["score"] == "comm"
+    ]
+    others = [" + ".join(one["steps"]) for one in components if one["score"] == "attributes"]
+    lines = table(("stages that run together", "by", "done at"), rows)
+    if others:
+        lines.append(f"{INDENT}by the number of common keys they would be: {'; '.join(others)}")
+    return ["components, by the rows between stages (Enorm's Algorithm 1)", *lines]
 
 
 def _graph(graph: Mapping[str, Any]) -> list[str]:
@@ -187,6 +206,7 @@ def _live(live: Mapping[str, Any], flows: Sequence[Mapping[str, Any]]) -> list[s
             left_out = sum(level["left_out"] for level in flow["levels"])
             unsure = f"; the root asked for all of them {root['unsure']:,} times" if root["unsure"] else ""
             lines += [f"{2 * INDENT}agents left {left_out:,} keys out{unsure}"] if left_out else []
+    lines += _between(live["between"]) if live["between"] else []
     lines += _budgets(live["budgets"])
     lines += [f"{INDENT}of late {live['takes']}"] if live["takes"] else []
     lines += [f"{INDENT}{live['learned']['told']}"] if live["learned"] else []
@@ -195,6 +215,16 @@ def _live(live: Mapping[str, Any], flows: Sequence[Mapping[str, Any]]) -> list[s
         return [*lines, f"{INDENT}the master does not answer"]
     made = f"{master['commits']:,} commits of windows, {master['rows']:,} rows"
     return [*lines, f"{INDENT}master: {made}, {_number(master['final_us'], '_us')} s of CPU"]
+
+
+def _between(between: Mapping[str, int]) -> list[str]:
+    """What has gone from component to component."""
+    rows, groups, made = (between[name] for name in ("rows", "to_roots", "to_master"))
+    share = f" ({made / groups:.1%})" if groups else ""
+    return [
+        f"{INDENT}between components: of {rows:,} rows {groups:,} groups went to the roots, and of these "
+        f"{made:,} rows{share} to the master"
+    ]
 
 
 def _cost(cost: Mapping[str, Any]) -> list[str]:

@@ -14,7 +14,7 @@ operators, as in the algorithm's line 16, while whether they can be fused is a m
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Literal
+from typing import Final, Literal
 
 import msgspec
 import numpy as np
@@ -22,6 +22,7 @@ import numpy as np
 from elf.planning.decision import Decision
 
 Score = Literal["comm", "attributes"]
+SCORES: Final[tuple[Score, Score]] = ("comm", "attributes")
 Rates = Mapping[tuple[int, int], float]
 """Tuples a second from one operator to another, by their places."""
 

@@ -8,15 +8,12 @@ each root can do that level alone. So a query goes
 
     map at the agents → groups at the roots → aligned levels at the roots → the rest at the master
 
-The range keys are the largest subset of the innermost keys with which each level agrees, from the innermost
-outwards, as long as any key is left. From there on:
+How many levels are the roots', and the range keys, says ``elf.ql.components``. From there on:
 
 - if all levels are aligned, roots send rows of the result, of a LIMIT only as many as it has; the master puts
   them in order;
 - else roots send partial aggregates of the first level that is not; the master merges them, and does what is
   left.
-
-A key is *carried* outwards by a column that is nothing but this key (``SELECT host … GROUP BY host``).
 
 The roots' part is one statement over the groups of a pane (``RangeStage``), and a part of the flow: what it
 makes is what a pane is, for windows and readers. It is made of what was committed *before* it, which is kept
@@ -26,25 +23,24 @@ query reads a job, the stage is that of the job, so that both read the same flow
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from msgspec import Struct
 
 from elf.fields import replace
+from elf.ql.components import Fused, carried_to, fuse_levels, innermost, outputs_of, overs_of
 from elf.ql.draft import Draft, Order, Output
 from elf.ql.expressions import Aggregate, Expr, Over, Ref, Slot, walk
 from elf.ql.fragments import after_grouping
 from elf.ql.levels import Level, unordered
-from elf.ql.plan import RangeStage, Step, Where
+from elf.ql.plan import Component, RangeStage, Step, Where
 from elf.ql.render import render
 from elf.ql.render_final import render_final, render_lift, render_over
 from elf.ql.source import JOB
 from elf.ql.states import collect
 from elf.windows import Sliding
 
-Carried = Mapping[str, frozenset[str]]
-"""Of each key of the innermost level (``k0`` …) the keys of a level that are nothing but this key."""
 _BY_ORDER: Final = ("sum", "avg", "stddev", "variance")
 """Aggregates of doubles that depend on the order of their rows, by the beginnings of their names."""
 
@@ -60,11 +56,12 @@ class Partition(Struct, frozen=True):
 
 class Planned(Struct, frozen=True):
     """``partition``: None if the roots do the innermost level alone, for which ``why`` is the reason.
-    ``steps`` tell of each level; none where there is one that only groups."""
+    ``steps`` and ``components`` tell of each level; none where there is one that only groups."""
 
     partition: Partition | None
     why: str = ""
     steps: tuple[Step, ...] = ()
+    components: tuple[Component, ...] = ()
 
 
 def partitioned(levels: Sequence[Level], pane_us: int, trees: int, why_not: str) -> Planned:
@@ -72,6 +69,7 @@ def partitioned(levels: Sequence[Level], pane_us: int, trees: int, why_not: str)
     own = levels[: _read(levels) + 1]
     if not _has_later(levels):
         return Planned(None)
+    fused = fuse_levels(own)
     if trees == 1:
         why = "one tree has one root, and what comes after it is the master's"
     else:
@@ -79,17 +77,18 @@ def partitioned(levels: Sequence[Level], pane_us: int, trees: int, why_not: str)
     if not why and not _has_later(own):
         why = "it shares the flows of the job that it reads, whose groups are in ranges of all keys"
     if not why:
-        keys, aligned = _aligned(own)
+        keys, aligned = fused.at_roots
         if aligned:
-            return _split(own, levels[len(own) :], keys, aligned, pane_us)
+            found = _split(own, levels[len(own) :], keys, aligned, pane_us)
+            return replace(found, components=_components(own, fused, acts=found.partition is not None))
         why = _why_first(own[0].draft)
-    return _at_the_master(levels, why)
+    return replace(_at_the_master(levels, why), components=_components(own, fused, acts=False))
 
 
 def _at_the_master(levels: Sequence[Level], why: str) -> Planned:
     """All but the groups themselves."""
     first, *others = (level.draft for level in levels)
-    overs = [replace(_step(first, (), "master"), what=_told(first))] if _overs(first) else []
+    overs = [replace(_step(first, (), "master"), what=_told(first))] if overs_of(first) else []
     steps = (Step(_grouped(first), (), "roots"), *overs, *(_step(one, (), "master") for one in others))
     return Planned(None, why, steps)
 
@@ -103,7 +102,7 @@ def _read(levels: Sequence[Level]) -> int:
 def _has_later(levels: Sequence[Level]) -> bool:
     """Whether anything puts groups together again."""
     again = any(not level.draft.plain or level.draft.distinct for level in levels[1:])
-    return again or any(_overs(level.draft) for level in levels)
+    return again or any(overs_of(level.draft) for level in levels)
 
 
 def _not_panes(draft: Draft, pane_us: int) -> str:
@@ -114,71 +113,6 @@ def _not_panes(draft: Draft, pane_us: int) -> str:
     if more or not isinstance(window, Sliding) or not window.is_tumbling:
         return "only of tumbling windows a root has all in one pane"
     return "" if window.size_us == pane_us else "the panes are shorter than the windows"
-
-
-def _overs(draft: Draft) -> list[Over]:
-    found = (part for value in after_grouping(draft) for part in walk(value))
-    return [part for part in found if isinstance(part, Over)]
-
-
-# -- which levels are aligned, with what ---------------------------------------------------------------------
-
-
-def _aligned(levels: Sequence[Level]) -> tuple[tuple[str, ...], int]:
-    """(The range keys, how many levels are aligned with them, from the innermost on.)"""
-    carried = _innermost(levels[0].draft)
-    keys, aligned = frozenset(carried), 0
-    for at, level in enumerate(levels):
-        carried = carried if not at else _carried(levels[at - 1].draft, level.draft, carried)
-        agreed = _agreed(level.draft, carried, keys, last=at + 1 == len(levels))
-        if not agreed:
-            break
-        keys, aligned = agreed, at + 1
-    return tuple(sorted(keys, key=lambda key: int(key[1:]))), aligned
-
-
-def _in_all_sets(draft: Draft) -> list[int]:
-    """The places of the keys that all rows of a level have."""
-    return [at for at in range(len(draft.keys)) if all(at in one for one in draft.sets)]
-
-
-def _innermost(draft: Draft) -> Carried:
-    return {f"k{at}": frozenset([f"k{at}"]) for at in _in_all_sets(draft)}
-
-
-def _carried(below: Draft, draft: Draft, carried: Carried) -> Carried:
-    """One level further out."""
-    if draft.joins or draft.beside:
-        return {}
-    found: dict[str, frozenset[str]] = {}
-    for key, slots in carried.items():
-        names = _outputs_of(below, slots)
-        found[key] = frozenset(f"k{at}" for at in _in_all_sets(draft) if _is_column(draft.keys[at], names))
-    return found
-
-
-def _outputs_of(draft: Draft, slots: frozenset[str]) -> frozenset[str]:
-    """The columns of the SELECT list that are nothing but one of these keys."""
-    return frozenset(
-        one.name for one in draft.outputs if isinstance(one.value, Slot) and one.value.name in slots
-    )
-
-
-def _is_column(key: Expr, names: frozenset[str]) -> bool:
-    return isinstance(key, Ref) and not key.table and key.name in names
-
-
-def _agreed(draft: Draft, carried: Carried, keys: frozenset[str], *, last: bool) -> frozenset[str]:
-    """With which of these keys a level is aligned; none: it is not."""
-    keys = frozenset(key for key in keys if carried.get(key))
-    for over in _overs(draft):
-        by = {part.name for part in over.partition if isinstance(part, Slot)}
-        keys = frozenset(key for key in keys if carried[key] & by)
-    if draft.distinct:
-        keys = frozenset(key for key in keys if _outputs_of(draft, carried[key]))
-    if not last and (draft.limit is not None or draft.offset):
-        return frozenset()
-    return keys
 
 
 def _why_first(draft: Draft) -> str:
@@ -206,10 +140,10 @@ def _split(
     first = above[0]
     if first.draft.joins or first.draft.beside:
         return _at_the_master([*own, *rest], "rows are joined to those of other jobs")
-    carried = _innermost(own[0].draft)
+    carried = innermost(own[0].draft)
     for at in range(1, aligned):
-        carried = _carried(own[at - 1].draft, own[at].draft, carried)
-    disjoint = all(_outputs_of(own[aligned - 1].draft, carried[key]) for key in keys) and (
+        carried = carried_to(own[at - 1].draft, own[at].draft, carried)
+    disjoint = all(outputs_of(own[aligned - 1].draft, carried[key]) for key in keys) and (
         first.draft.plain and aligned == len(own)
     )
     named = tuple(_name_of(own[0].draft.keys[int(key[1:])]) for key in keys)
@@ -293,7 +227,7 @@ def _in_rows(level: Level) -> tuple[Level, Level]:
 def _depends_on_order(levels: Sequence[Level]) -> bool:
     """Whether a sum of doubles among them would have other last bits if groups came in another order."""
     above = [one for level in levels[1:] for one in after_grouping(level.draft)]
-    overs = [over for level in levels for over in _overs(level.draft)]
+    overs = [over for level in levels for over in overs_of(level.draft)]
     parts: Iterable[Expr] = (*(part for value in above for part in walk(value)), *overs)
     return any(
         isinstance(part, Aggregate | Over)
@@ -304,6 +238,20 @@ def _depends_on_order(levels: Sequence[Level]) -> bool:
 
 
 # -- for people ----------------------------------------------------------------------------------------------
+
+
+def _components(levels: Sequence[Level], fused: Fused, *, acts: bool) -> tuple[Component, ...]:
+    """``acts``: the innermost one is at the roots."""
+    names = [_step(level.draft, (), "master").what for level in levels]
+    return tuple(
+        Component(
+            tuple(names[place] for place in one.places),
+            tuple(_name_of(levels[0].draft.keys[int(key[1:])]) for key in one.keys),
+            "roots" if acts and 0 in one.places else "master",
+            one.score,
+        )
+        for one in (*fused.components, *fused.otherwise)
+    )
 
 
 def _step(draft: Draft, by: tuple[str, ...], at: Where) -> Step:
@@ -320,7 +268,7 @@ def _grouped(draft: Draft) -> str:
 def _told(draft: Draft) -> str:
     """What a level does with its groups or rows, in the words of SQL."""
     said, names = list[str](), {f"k{at}": _name_of(key) for at, key in enumerate(draft.keys)}
-    for over in dict.fromkeys(_overs(draft)):
+    for over in dict.fromkeys(overs_of(draft)):
         by = [names[part.name] for part in over.partition if isinstance(part, Slot) and part.name in names]
         within = f"PARTITION BY {', '.join(by)}" if by else "all rows"
         said.append(f"{over.name.upper()} OVER ({within})")

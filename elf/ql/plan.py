@@ -97,6 +97,17 @@ class Step(Struct, frozen=True):
     at: Where
 
 
+class Component(Struct, frozen=True):
+    """Steps of a query that run together (``elf.ql.components``): in words, the keys that all of them may be
+    divided by (none: it is one step that may not), where that is, and by which score it was found: ``comm``
+    is what is done, ``attributes`` what would be."""
+
+    steps: tuple[str, ...]
+    keys: tuple[str, ...]
+    at: Where
+    score: Literal["comm", "attributes"]
+
+
 @dataclass(frozen=True)
 class RangeStage:
     """What the root of a key range makes of the groups of each pane, before they are committed
@@ -390,6 +401,8 @@ class Plan:
     """How the final fragment is done without its SQL, where it can be."""
     steps: tuple[Step, ...] = field(default=(), compare=False)
     """Of a query that puts groups together again: where each GROUP BY and OVER is done."""
+    components: tuple[Component, ...] = field(default=(), compare=False)
+    """Which of them run together."""
     not_at_roots: str = field(default="", compare=False)
     """Why none but the first of these is done at the roots; empty: some are."""
     promise: Promise | None = None

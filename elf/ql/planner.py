@@ -208,6 +208,7 @@ def _plan(sql: str, asked: Draft, beside: list[Plan], *, joined: bool = False) -
         kinds=tuple(output.value.kind for output in named.values()),
         direct=None if over or top.draft.plain else direct_final_of(top.draft, top.states),
         steps=planned.steps,
+        components=planned.components,
         not_at_roots=planned.why,
     )
     if draft.leap and draft.changes_us is None and found.trees == 1:

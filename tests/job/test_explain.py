@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from agents.answering.explain import graph
 from elf.fields import replace
-from elf.ql.plan import Function, Step, Top
+from elf.ql.plan import Component, Function, Step, Top
 from lab.chaos.engine import MOST, plan, ranged, staged
 from lab.chaos.reference import DROPPING, reducing
 from lab.chaos.world import World
@@ -84,7 +84,8 @@ def test_the_graph_of_several_stages_names_the_functions_and_where_they_run() ->
 def test_stages_are_told_with_what_parts_them_and_where_they_are_done() -> None:
     first = Step("GROUP BY key, class", ("class",), "roots")
     steps = (first, Step("rows of all ranges together", (), "master"))
-    query = replace(ranged(plan(2), MOST, 3), steps=steps)
+    fused = Component(("GROUP BY key, class", "GROUP BY class"), ("class",), "roots", "comm")
+    query = replace(ranged(plan(2), MOST, 3), steps=steps, components=(fused,))
     assert graph(query) == [
         "lines of clicks → map at the agents → 3 trees, one a key range → reduce at their roots → "
         "later stages at their roots, in ranges of class → windows of 2 s → final fragment at the master"
@@ -97,6 +98,17 @@ def test_stages_are_told_with_what_parts_them_and_where_they_are_done() -> None:
         ("GROUP BY key, class", ["class"], "roots"),
         ("rows of all ranges together", [], "master"),
     ]
+    (told_of,) = told["components"]
+    assert (told_of["keys"], told_of["at"]) == (["class"], "roots")
+    assert "GROUP BY key, class + GROUP BY class  class  the roots" in text
+    assert told.get("live") is None
+    for agent in world.agents:
+        world.write(agent, world.now + 8_000)
+    world.run(10_000)
+    text, told = asked(world, 1, "EXPLAIN ANALYZE job")
+    between = told["live"]["between"]
+    assert between["rows"] >= between["to_roots"] > between["to_master"] > 0
+    assert f"went to the roots, and of these {between['to_master']:,} rows" in text
     for part in ("GROUP BY key, class", "the roots, each its range", "at the root of a range of k1", MOST):
         assert part in text
     alone = replace(plan(2), steps=steps, not_at_roots="one tree has one root")

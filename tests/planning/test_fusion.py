@@ -68,6 +68,17 @@ def test_components_are_a_partition_and_have_an_attribute_in_common(
         assert where[i] == where[j] or not rate or not shared[where[i]] & shared[where[j]]
 
 
+@given(st.lists(st.frozensets(st.sampled_from("abc")), min_size=1, max_size=6))
+def test_a_chain_of_equal_rates_is_fused_from_its_beginning(attributes: list[frozenset[str]]) -> None:
+    """As far as anything is in common: what ``elf.ql.components`` rests on."""
+    chain = Graph(attributes, {(at, at + 1): 1.0 for at in range(len(attributes) - 1)})
+    length, common = 1, attributes[0]
+    while length < len(attributes) and common & attributes[length]:
+        common &= attributes[length]
+        length += 1
+    assert fuse(chain, "comm").components[0] == tuple(range(length))
+
+
 HOUR = Measured(
     rows=1_000, row_cost=1, windows=3, partials=6, state_cost=2, key_groups=10, moved=4, wait_ms=50
 )

@@ -124,6 +124,36 @@ def test_steps_are_told_with_the_attributes_that_part_them() -> None:
     ]
 
 
+WHERE_SCORES_DIFFER = (
+    "SELECT k, RANK() OVER (PARTITION BY k, store ORDER BY product) AS r FROM "
+    "(SELECT DISTINCT product, store, k FROM (SELECT product, store, clicks AS k, "
+    "RANK() OVER (PARTITION BY product ORDER BY COUNT(*)) AS r FROM x "
+    "GROUP BY product, store, clicks) AS a) AS b"
+)
+"""The first level agrees in product alone, the last one in store and k, the one between in all three."""
+
+
+def together(plan: Plan, score: str) -> list[tuple[int, tuple[str, ...], str]]:
+    return [(len(one.steps), one.keys, one.at) for one in plan.components if one.score == score]
+
+
+def test_levels_are_fused_from_the_inside_out_and_the_other_score_is_told() -> None:
+    plan = planned(WHERE_SCORES_DIFFER)
+    assert together(plan, "comm") == [(2, ("product",), "roots"), (1, ("clicks", "store"), "master")]
+    assert together(plan, "attributes") == [(1, ("product",), "roots"), (2, ("clicks", "store"), "master")]
+    assert plan.fragment.stage is not None
+    assert plan.fragment.stage.by == ("product",)
+    alone = planned(next(iter(AT_ROOTS)), 1)
+    assert together(alone, "comm") == [(2, ("store",), "master")], "as they would be with several trees"
+    assert together(alone, "attributes") == []
+    assert planned(BY_TWO).components == ()
+
+
+def test_what_agrees_with_nothing_is_a_component_of_its_own() -> None:
+    plan = planned(f"SELECT MAX(n) AS most FROM ({BY_TWO}) AS s")
+    assert together(plan, "comm") == [(1, ("product", "store"), "roots"), (1, (), "master")]
+
+
 def test_over_in_a_subquery_is_of_groups() -> None:
     sql = "SELECT COUNT(*) AS n FROM (SELECT store, RANK() OVER (ORDER BY clicks) AS r FROM x) AS a"
     with pytest.raises(QueryError, match="OVER is over groups"):
