@@ -34,6 +34,7 @@ from elf.job.spec import JobSpec
 from elf.job.tables import (
     BEHIND,
     NO_TABLE,
+    ROUND_PAUSE_MS,
     ROUND_ROWS,
     Asked,
     ReadTable,
@@ -60,8 +61,8 @@ WHOLE_WAITS: Final = 15
 """How often ALTER TABLE looks whether all rows have their new key."""
 ROW_US: Final = 9
 RECORD_US: Final = 20_000
-"""What a row takes that gets another key, and a record with such rows beside these: measured on one core
-(``elf bench tables``)."""
+"""What a row takes that gets another key, and a record with such rows beside these and its pause: measured on
+one core (``elf bench tables``)."""
 TRIES: Final = 4
 """How often a table is asked for, where its group gets another leader or has only just heard of it."""
 _Rows = Generator[list[Ask], list[Answer], list[TableRows]]
@@ -301,7 +302,7 @@ class Tables:
         old, now, _ = yield from self._altered(asked, statement)
         rounds = now.count // ROUND_ROWS + 1
         back = now.kept.table != old.uid
-        secs = 0.0 if back else now.count * ROW_US / 1e6 + rounds * RECORD_US / 1e6
+        secs = 0.0 if back else now.count * ROW_US / 1e6 + rounds * (RECORD_US + 1_000 * ROUND_PAUSE_MS) / 1e6
         told = {
             "table": old.name,
             "key": f"{', '.join(now.kept.key)} now, then {', '.join(statement.key)}",

@@ -38,8 +38,10 @@ BYTES_MAX: Final = 32 << 20
 rows leave that were longest in no window."""
 COLUMNS_MAX: Final = 16
 """Of a key."""
-ROUND_ROWS: Final = 5_000
-"""That get another key in one record: 50 ms or so."""
+ROUND_ROWS: Final = 1_000
+"""That get another key in one record: 10 ms or so, which readers and windows wait for."""
+ROUND_PAUSE_MS: Final = 40
+"""Between two of these, for readers and windows."""
 PAGE_BYTES: Final = 4 << 20
 """Of rows that are read at a time, but for a single larger one."""
 WINDOWS_MAX: Final = 64

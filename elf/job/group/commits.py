@@ -174,7 +174,7 @@ class Commits:
                 self._router.table_kept(done, now_ms)
                 return []
             case CopyRows():
-                self._router.rows_copied(done, whole=bool(seqs[0]))
+                self._router.rows_copied(done, now_ms, whole=bool(seqs[0]))
                 return []
             case SaveShard():
                 self._router.shard_saved(done, now_ms)

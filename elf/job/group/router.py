@@ -343,10 +343,10 @@ class Router:
         elif (group := self._job_groups.get(done.kept.job)) is not None:
             group.outputs.tables.kept(done)
 
-    def rows_copied(self, done: CopyRows, *, whole: bool) -> None:
+    def rows_copied(self, done: CopyRows, now_ms: int, *, whole: bool) -> None:
         """A table has got the next rows of the one whose place it takes."""
         if (group := self._job_groups.get(done.round.job)) is not None:
-            group.outputs.tables.copied(done, whole=whole)
+            group.outputs.tables.copied(done, now_ms, whole=whole)
 
     def shard_saved(self, done: SaveShard, now_ms: int) -> None:
         """A shard of a table has more results."""

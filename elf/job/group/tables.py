@@ -19,6 +19,7 @@ from elf.job.catalog.log import CatalogLog
 from elf.job.effects import CopyRows, Effect, SaveTable
 from elf.job.output import OutputSpec
 from elf.job.tables import (
+    ROUND_PAUSE_MS,
     StoredTable,
     TableKept,
     TableRound,
@@ -114,13 +115,14 @@ class Tables:
             self._kept[one.table] = StoredTable(one, whole=old is None or back)
         self._went(one.table)
 
-    def copied(self, done: CopyRows, *, whole: bool) -> None:
+    def copied(self, done: CopyRows, now_ms: int, *, whole: bool) -> None:
         """A round is committed; ``whole``: it was the last."""
         said = done.round
         if (known := self._kept.get(said.table)) is not None:
             rounds = max(known.rounds, said.number)
             self._kept[said.table] = StoredTable(known.kept, rounds, whole or known.whole)
         self._went(said.table)
+        self._due_ms[said.table] = now_ms + ROUND_PAUSE_MS
 
     def _went(self, uid: str) -> None:
         self._due_ms.pop(uid, None)
