@@ -40,9 +40,9 @@ class Agreed(NamedTuple):
     is_able: bool
     gives_way: bool
 
-    def load(self, uid: str, cpu_ms: float) -> FlowLoad:
+    def load(self, uid: str, cpu_ms: float, rows: int) -> FlowLoad:
         within_ms = self.promise[0] if self.promise and self.is_able else None
-        return FlowLoad(uid, cpu_ms, within_ms, self.is_able, self.gives_way)
+        return FlowLoad(uid, cpu_ms, within_ms, self.is_able, self.gives_way, rows)
 
 
 class Lending:
@@ -55,7 +55,8 @@ class Lending:
         self.keeper = BudgetKeeper(budgets, Day.restored(up_today))
         self.lags: dict[str, Lag] = {}
         self._overloads: dict[str, Overload] = {}
-        self._spent: dict[str, dict[str, int]] = {}
+        self._spent: dict[str, dict[str, tuple[int, int]]] = {}
+        """By stream and flow: µs of CPU, and rows."""
         self._lent: dict[str, Weight] = {}
         self._late: dict[str, dict[str, Weight]] = {}
         """By stream."""
@@ -116,12 +117,13 @@ class Lending:
             flows = {uid: self._agreed(uid) for uid, where in installed.items() if where == stream}
             tightest = min((one.promise for one in flows.values() if one.promise), default=NO_PROMISE)
             united = {uid: self._united(uid) for uid in flows}
-            before, all_spent = self._spent.get(stream, {}), self._sender.spent()
-            spent = self._spent[stream] = {uid: all_spent.get(uid, 0) for uid in flows}
+            before, taken = self._spent.get(stream, {}), self._sender.taken()
+            spent = self._spent[stream] = {uid: taken.get(uid, (0, 0)) for uid in flows}
             loads: dict[str, FlowLoad] = {}
             for uid, of in united.items():
-                took_us = max(0, spent[uid] - before.get(uid, spent[uid]))
-                load = flows[uid].load(of, took_us / 1000)
+                took = zip(spent[uid], before.get(uid, spent[uid]), strict=True)
+                took_us, rows = (max(0, now - then) for now, then in took)
+                load = flows[uid].load(of, took_us / 1000, rows)
                 loads[of] = load.with_another(loads[of]) if of in loads else load
             weights = overload.look(list(loads.values()), lag, now_ms)
             self._late[stream] = {

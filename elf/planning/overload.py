@@ -64,6 +64,8 @@ class FlowLoad(msgspec.Struct, frozen=True):
     within_ms: float | None = None
     is_able: bool = True
     gives_way: bool = False
+    rows: int = 0
+    """That it was given, those that were left out too; 0: nobody knows."""
 
     def with_another(self, other: FlowLoad) -> FlowLoad:
         """Of both, under this one's name: they have one weight."""
@@ -74,6 +76,7 @@ class FlowLoad(msgspec.Struct, frozen=True):
             min(promises, default=None),
             self.is_able and other.is_able,
             self.gives_way and other.gives_way,
+            self.rows + other.rows,
         )
 
 
@@ -126,6 +129,10 @@ class Overload:
         self._whole: dict[str, float] = {}
         self._first: set[str] = set()
         """Flows that give way."""
+        self._rows = 0.0
+        """Of a second of lines, of all flows together, when it was behind."""
+        self._a_row: dict[str, tuple[int, float]] = {}
+        """What a row takes of each (ms of CPU), and at which weight that was seen."""
         self._calm = 0
         """Looks since it was behind."""
         self._same = SETTLES
@@ -141,7 +148,6 @@ class Overload:
         self._stretch = stretch(self._lag, lag, self._stretch)
         lag_ms = lag.lag_ms
         grew_ms, self._lag = lag_ms - self._lag.lag_ms, lag
-        flows = [replace(flow, cpu_ms=self._stretch * flow.cpu_ms) for flow in flows]
         able = [flow for flow in flows if flow.is_able]
         promises = [flow.within_ms for flow in able if flow.within_ms is not None]
         uids = {flow.uid for flow in able} if promises else set()
@@ -151,11 +157,32 @@ class Overload:
             return self.weights
         secs = (now_ms - looked_ms) / 1000
         self._same += 1
+        self._learn(able)
+        able = [replace(flow, cpu_ms=self._stretch * flow.cpu_ms) for flow in able]
         if lag_ms >= min(promises) / 2:
             self._behind(able, secs, lag_ms, grew_ms)
         elif self.weights:
             self._in_time(able, secs)
         return self.weights
+
+    def _learn(self, able: Sequence[FlowLoad]) -> None:
+        """What a row takes of CPU, at the lowest weight that was: what a pane takes by itself tells less
+        there."""
+        uids = {flow.uid for flow in able}
+        self._a_row = {uid: one for uid, one in self._a_row.items() if uid in uids}
+        for flow in able if self._same > SETTLES else ():
+            weight = self.weights.get(flow.uid, 1)
+            if flow.rows and weight <= self._a_row.get(flow.uid, (WEIGHT_MAX, 0.0))[0]:
+                self._a_row[flow.uid] = weight, flow.cpu_ms * weight / flow.rows
+
+    def _by_rows(self, able: Sequence[FlowLoad]) -> tuple[float, dict[str, float]]:
+        """What they take by themselves, and would for all rows."""
+        alone, whole = 0.0, self._full(able)
+        for flow in able:
+            if flow.rows and flow.uid in self._a_row:
+                whole[flow.uid] = self._stretch * self._a_row[flow.uid][1] * flow.rows
+                alone += max(0.0, flow.cpu_ms - whole[flow.uid] / self.weights.get(flow.uid, 1))
+        return alone, whole
 
     def _full(self, able: Sequence[FlowLoad]) -> dict[str, float]:
         """What they would have taken for all rows."""
@@ -169,6 +196,7 @@ class Overload:
         spent = sum(flow.cpu_ms for flow in able)
         self._shared = max(0.0, 1000 * secs - spent) / came
         self._whole = {uid: cost / came for uid, cost in self._full(able).items()}
+        self._rows = sum(flow.rows for flow in able) / came
         least = self._shared + sum(cost / WEIGHT_MAX for cost in self._whole.values())
         if grew_ms > -1000 * secs * SHRINKS and least <= 1000 * STAYS:
             wanted = fitted(self._shared, self._whole, 1000 / (1 + lag_ms / CATCH_UP_MS), self._first)
@@ -180,11 +208,12 @@ class Overload:
         if self._calm == 1:
             wanted = fitted(self._shared, self._whole, 1000 * STAYS, self._first, self.weights)
         elif self._calm > CALM and self._same > SETTLES:
-            full = self._full(able)
-            known = sum(self._whole.get(uid, 0.0) for uid in full)
-            times = sum(full.values()) / secs / known if known else 1.0
+            alone, full = self._by_rows(able)
+            rows = sum(flow.rows for flow in able)
+            now, then = (rows, self._rows) if rows else (sum(full.values()), sum(self._whole.values()))
+            shared = (now / secs / then if then else 1.0) * self._shared + alone / secs
             whole = {uid: cost / secs for uid, cost in full.items()}
-            wanted = fitted(times * self._shared, whole, 1000 * ROOM, self._first, self.weights)
+            wanted = fitted(shared, whole, 1000 * ROOM, self._first, self.weights)
         else:
             return
         self._set(wanted)

@@ -20,6 +20,8 @@ class Stream:
         self.overload, self.lag_ms, self.now_ms = Overload(), 0.0, 0
         self.times = 1.0
         self.research: set[str] = set()
+        self.tells_rows, self.alone = False, 0.0
+        """What a flow takes by itself, whatever its weight, by the second."""
         self.core, self.cpu_ms = 1.0, 0.0
         """How much of a core the process gets, and has got."""
 
@@ -31,14 +33,16 @@ class Stream:
             a_second = self.shared + sum(ms / held.get(uid, 1) for uid, (ms, _) in self.costs.items())
             a_second *= self.times / self.core
             self.cpu_ms += LOOK_MS * self.core
-            lines_s = min(LOOK_MS / 1000 + self.lag_ms / 1000, LOOK_MS / a_second)
+            fixed = self.alone * len(self.costs) * LOOK_MS / 1000
+            lines_s = min(LOOK_MS / 1000 + self.lag_ms / 1000, (LOOK_MS - fixed) / a_second)
             self.lag_ms += LOOK_MS - 1000 * lines_s
             self.lag_ms = max(0.0, self.lag_ms)
             self.now_ms += LOOK_MS
             flows = [
                 FlowLoad(
-                    uid, lines_s * self.times * ms / held.get(uid, 1), within,
+                    uid, lines_s * self.times * ms / held.get(uid, 1) + self.alone * LOOK_MS / 1000, within,
                     is_able=within is not None or uid in self.research, gives_way=uid in self.research,
+                    rows=round(10_000 * lines_s * self.times) if self.tells_rows else 0,
                 )
                 for uid, (ms, within) in self.costs.items()
             ]  # fmt: skip
@@ -176,3 +180,18 @@ def test_research_gives_way_to_who_promises_and_is_whole_where_nobody_does() -> 
     stream.costs = {uid: (ms, None) for uid, (ms, _) in costs.items()}
     stream.run(20)
     assert not stream.overload.weights, "there is nobody whom anything is left out for"
+
+
+def test_what_a_flow_takes_by_itself_is_not_taken_for_its_rows() -> None:
+    """Each pane takes something however few rows it has: at high weights that is most of it."""
+    stream = Stream(100.0, dict.fromkeys("abcdefgh", (100.0, 500.0)))
+    stream.tells_rows, stream.alone = True, 30.0
+    stream.times = 2.5
+    stream.run(30)
+    assert len(stream.overload.weights) >= 6
+    stream.times = 1.0
+    assert stream.run(120)[-1] == 0.0
+    held = stream.overload.weights
+    kept = sum(1 / held.get(uid, 1) for uid in "abcdefgh")
+    assert 100 + 100 * kept + 8 * stream.alone <= 1_000
+    assert kept >= 4.8, "an oracle keeps six"

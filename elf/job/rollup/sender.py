@@ -429,6 +429,11 @@ class Sender:
             if line.task
         }
 
+    def taken(self) -> dict[str, tuple[int, int]]:
+        """The same, and the rows that the flow was given (of key ranges the first one's), by flow."""
+        rows = {uid: line.task.get("rows", 0) for uid, line in self._lines.items() if line.task}
+        return {uid: (us, rows.get(uid, 0)) for uid, us in self.spent().items()}
+
     def held(self) -> dict[str, tuple[int, int, int, int]]:
         """Bytes of each flow: that stream tasks hold in memory, that can only be there, that they have put on
         disk; and of the last checkpoint and of what is sealed and in no commit."""
