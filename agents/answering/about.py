@@ -174,16 +174,20 @@ def describe(
     told |= {"unusable": text} if (text := _unusable(roots)) else {}
     told |= {"uncast": text} if (text := _uncast(facts)) else {}
     told |= {"estimates": text} if (text := _estimates(facts)) else {}
-    told |= {"costs": text} if (text := costs_told(facts.costs, plan.fragment.pane_us)) else {}
+    told |= {"costs": text} if (text := costs_told(facts.spec, facts.costs)) else {}
     told |= {"waits": facts.waiting} if facts.waiting else {}
     return told | ({"failure": facts.failure} if facts.failure else {})
 
 
-def costs_told(costs: JobCosts | None, pane_us: int) -> str:
-    """What was learned of a job; empty: nothing was. Of several flows each is told of."""
+def costs_told(spec: JobSpec, costs: JobCosts | None) -> str:
+    """What was learned of a job; empty: nothing was. Of several streams each is told of."""
     if costs is None:
         return ""
-    told = [_flow_costs(one, pane_us / 1e6) for one in costs.flows if one.members]
+    known = {one.flow: one for one in costs.flows if one.members}
+    told = []
+    for stream in dict.fromkeys(flow.fragment.stream for flow in spec.flows):
+        flows = [known[one.uid] for one in spec.flows if one.fragment.stream == stream and one.uid in known]
+        told += [f"{stream}: {_flow_costs(flows, spec.plan.fragment.pane_us / 1e6)}"] if flows else []
     if (delays := costs.delays) is not None and delays.phases:
         waits = ", ".join(f"{name} {mean:,.1f}" for name, mean, _ in delays.phases)
         sync, variance = delays.sync
@@ -191,23 +195,21 @@ def costs_told(costs: JobCosts | None, pane_us: int) -> str:
     return f"learned {moment_of(1_000 * costs.at_ms)}: {'; '.join(told)}"
 
 
-def _flow_costs(flow: FlowCost, pane_s: float) -> str:
-    """An agent of it on the mean."""
-    each = [cost for _, cost in flow.members]
-    n, read = len(each), sum(cost.read for cost in each)
-    us, mapped, groups, size, sent, crossed = (
-        sum(of)
-        for of in zip(
-            *((c.map_us, c.mapped, c.groups, c.bytes, c.sent, c.crossed) for c in each), strict=True
-        )
-    )
-    rates = f", {sent / n / pane_s:,.0f} bytes/s up" if pane_s else ""
-    rates += f" ({crossed / n / pane_s:,.0f} over borders)" if pane_s and crossed else ""
-    root = f", the root {flow.root.commit_us / 1e3:,.2f} ms a commit" if flow.root is not None else ""
+def _flow_costs(flows: Sequence[FlowCost], pane_s: float) -> str:
+    """An agent of all key ranges together, on the mean; the first one counts the rows of all."""
+    n = max(len(one.members) for one in flows)
+    each = [cost for one in flows for _, cost in one.members]
+    read = max(sum(cost.read for cost in each), 1.0)
+    groups, size = sum(cost.groups for cost in each) / n, sum(cost.bytes for cost in each) / n
+    sent, crossed = sum(cost.sent for cost in each) / n, sum(cost.crossed for cost in each) / n
+    roots = [one.root.commit_us / 1e3 for one in flows if one.root is not None]
+    rates = f", {sent / pane_s:,.0f} bytes/s up" if pane_s else ""
+    rates += f" ({crossed / pane_s:,.0f} over borders)" if pane_s and crossed else ""
+    rates += f", {' and '.join(f'{ms:,.2f}' for ms in roots)} ms a commit at the root" if roots else ""
     return (
-        f"flow {flow.flow[:8]} of {n} agents: {us / max(read, 1):,.3f} µs of CPU a row, "
-        f"{mapped / max(read, 1):.3g} groups a row, {groups / n:,.0f} groups and {size / n:,.0f} bytes a pane"
-        f"{rates}{root}"
+        f"of {n} agents each takes {sum(cost.map_us for cost in each) / read:,.3f} µs of CPU a row, makes "
+        f"{sum(cost.mapped for cost in each) / read:.3g} groups of one, and of a pane {groups:,.0f} groups "
+        f"in {size:,.0f} bytes{rates}"
     )
 
 

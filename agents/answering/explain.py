@@ -354,7 +354,7 @@ def _learned(spec: JobSpec, answered: Iterable[WorkStatus]) -> Told | None:
             for one in costs.flows
         ],
         "delays": None if costs.delays is None else msgspec.structs.asdict(costs.delays),
-        "told": costs_told(costs, spec.plan.fragment.pane_us),
+        "told": costs_told(spec, costs),
     }
 
 
