@@ -63,17 +63,18 @@ def _snapshots(store: Store, names: Iterable[ReplicaName]) -> Iterable[Replica]:
 
 
 def _keep(store: Store, effect: StoreReplicas) -> ReplicasStored:
-    names = tuple(replica.name for replica in effect.replicas)
+    names = tuple((owner, replica.name) for owner, replica in effect.replicas)
     rows = [
-        ReplicaRow(*c.name, c.counters, c.payload, _checksum(c.counters, c.payload)) for c in effect.replicas
+        ReplicaRow(*c.name, c.counters, c.payload, _checksum(c.counters, c.payload))
+        for _, c in effect.replicas
     ]
     try:
         store.keep_replicas(rows)
     except StoreError as error:
         if not is_refusal(error):
             raise
-        return ReplicasStored(effect.owner, (), refused=names)
-    return ReplicasStored(effect.owner, names)
+        return ReplicasStored(names, refused=True)
+    return ReplicasStored(names)
 
 
 def _read_held(store: Store, effect: ReadHeld) -> HeldRead:

@@ -17,11 +17,12 @@ from elf.job.messages.rollup import (
     ReplicasKept,
     ReplicaVerdict,
 )
-from elf.job.replicas import ReplicaEffect
+from elf.job.replicas import ReplicaEffect, ReplicaName
 from elf.job.rollup.flowroots import FlowRoots
 from elf.job.rollup.holding import Holding
 from elf.job.rollup.replication import Replication
 from elf.job.rollup.sender import Sender
+from elf.job.snapshots import Sealed
 from overlay.ids import closeness, node_id
 
 Step = Effect | ReplicaEffect
@@ -41,9 +42,14 @@ class Replicas:
     ) -> None:
         self._address = context.me.address
         self._overlay = context.overlay
+        self._sender = sender
         self._roots = roots
         self.replication = Replication(
-            sender, self._neighbours, replicas=settings.replicas, after_ms=settings.copy_after_ms
+            sender,
+            self._neighbours,
+            replicas=settings.replicas,
+            after_ms=settings.copy_after_ms,
+            eager=settings.eager,
         )
         self.holding = Holding(
             context.log,
@@ -124,8 +130,20 @@ class Replicas:
     def tick(self, now_ms: int) -> list[Step]:
         if not self._overlay.ready:
             return []
+        held = self.holding.tick(now_ms)  # what it writes is read for others after that
         handed = self.handing.tick(now_ms) if self.holding.closed else []
-        return [*self.replication.tick(now_ms), *handed, *self.holding.tick(now_ms)]
+        return [*self.replication.tick(now_ms), *held, *handed]
+
+    def sealed(self, snapshots: Sequence[Sealed], number: int | None, now_ms: int) -> Sequence[Step]:
+        """Our own snapshots are durable; ``number``: ours as a member of their stream."""
+        if number is None or not self._overlay.ready:
+            return []
+        now = [one for one in snapshots if self._sender.is_copied_at_once(one.flow)]
+        names = (ReplicaName(one.flow, number, one.start, one.end, one.part) for one in now)
+        return self.replication.at_once(
+            [disk.Replica(name, one.counters, one.payload) for name, one in zip(names, now, strict=True)],
+            now_ms,
+        )
 
     def status(self) -> dict[str, object]:
         """For people."""

@@ -171,7 +171,8 @@ class Working:
                 found.append(Forget(sealed.flow, whole_flow=True))
                 continue
             found.extend(self.sender.sealed(sealed, now_ms))
-            self.replicas.replication.sealed(sealed.flow, now_ms)
+        number = self._membership.number(event.stream)
+        found.extend(self.replicas.sealed(event.outcome.sealed, number, now_ms))
         for early in event.outcome.early:
             found.extend(self.sender.early(early))
         found.extend(self.sender.where(event.outcome.where))
@@ -183,7 +184,7 @@ class Working:
         told = event.outcome.progress
         if event.command == "Install":  # who fails the first time does not answer for the flow
             told = tuple(one for one in told if one.flow not in self._unfit)
-        news, number = self.sender.progress(told), self._membership.number(event.stream)
+        news = self.sender.progress(told)
         if news and number is not None:
             ours = ((one.flow, Began(number, one.live_from, one.sealed)) for one in news)
             begun = Begun(flows=tuple(FlowBegun(flow, (began,)) for flow, began in ours))

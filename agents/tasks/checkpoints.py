@@ -22,6 +22,7 @@ from elf.fields import replace
 from elf.job.checkpoint import StreamCheckpoint
 from elf.job.commands import Answered, DropStragglers, Outcome
 from elf.job.gaps import Gap, gaps_of
+from elf.job.openparts import names_of
 from elf.job.snapshots import Name, SnapshotName, Span
 from elf.job.stragglers import left_over
 from elf.ql.plan import Table
@@ -73,7 +74,21 @@ def load_checkpoint(store: Store, stream: str) -> StoredCheckpoint | None:
         return None
     stored, joined = msgspec.msgpack.decode(data, type=StoredCheckpoint), store.joined(stream)
     checkpoint = _with_tables(stored.worker, lambda table: replace(table, data=joined[table.digest]))
-    return replace(stored, worker=checkpoint)
+    return replace(stored, worker=with_parts(checkpoint, store))
+
+
+def with_parts(checkpoint: StreamCheckpoint, store: Store) -> StreamCheckpoint:
+    """With the open parts of its flows where these stand for their trees (protocol 9.9). One that is not
+    there any more is in a commit, or its pane is answered: nothing else that is made of that pane is taken.
+    """
+    flows = []
+    for flow in checkpoint.flows:
+        if flow.parted and flow.opened is not None:
+            names = [SnapshotName(flow.flow.uid, *name) for name in names_of(flow.opened)]
+            found = store.named_snapshots(names)
+            flow = replace(flow, parts=tuple(one.payload for one in found if one.payload))
+        flows.append(flow)
+    return replace(checkpoint, flows=tuple(flows))
 
 
 def _without_tables(checkpoint: StreamCheckpoint) -> tuple[dict[str, bytes], StreamCheckpoint]:

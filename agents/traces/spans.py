@@ -17,6 +17,7 @@ from elf.job.effects import CommitPanes, CommitWindows, Send
 from elf.job.events import Arrived, Worked
 from elf.job.group.port import Applied, Draft, Drafted
 from elf.job.messages.rollup import Slice
+from elf.job.openparts import is_open
 from elf.job.snapshots import Sealed
 from elf.job.spec import Flow
 from elf.job.stamps import RootStamp, SealStamp, StampStatus, WindowStamp, is_stamped
@@ -146,7 +147,7 @@ class Tracing:
 
     def _sealed(self, sealed: Sealed, took_us: int) -> None:
         flow, pane = sealed.flow, sealed.end - 1
-        if (trace := self._traced(flow, pane)) is None:
+        if is_open(sealed.part) or (trace := self._traced(flow, pane)) is None:
             return
         now = self._now_us()
         due = self._due(flow, pane, now)

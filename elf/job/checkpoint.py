@@ -66,6 +66,10 @@ class FlowCheckpoint(msgspec.Struct, frozen=True):
     weight: int = 1
     whose: str = ""
     """One row in ``weight`` is mapped, for that budget (``elf.job.sampling``): so are those in ``rows``."""
+    parted: bool = False
+    """``tree`` is empty: what it would hold is in those open parts (protocol 9.9)."""
+    parts: tuple[bytes, ...] = ()
+    """Their groups, where a start goes on from it; they are never stored with it."""
 
 
 class TapsCheckpoint(msgspec.Struct, frozen=True):

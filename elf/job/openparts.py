@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from elf.job.contributions import PartName
+from elf.job.snapshots import Name
 
 if TYPE_CHECKING:
     from elf.ql.plan import Fragment
@@ -59,6 +60,15 @@ class OpenedParts(msgspec.Struct, frozen=True, array_like=True):
 def open_part(place: int, *, last: bool = False) -> int:
     """The number of the part that stands at this place in its pane (from 1); ``last``: the pane is sealed."""
     return OPEN + 2 * place + last
+
+
+def names_of(opened: OpenedParts) -> list[Name]:
+    """The parts that these open panes have."""
+    return [
+        (one.pane, one.pane + 1, open_part(place))
+        for one in opened.panes
+        for place in range(1, one.place + 1)
+    ]
 
 
 def is_open(part: int) -> bool:

@@ -52,11 +52,10 @@ class ReadSnapshots(msgspec.Struct, frozen=True):
 
 
 class StoreReplicas(msgspec.Struct, frozen=True):
-    """Keep replicas of another agent's snapshots, which came from ``owner``; comes back as
+    """Keep replicas of other agents' snapshots, by the address that they came from; comes back as
     ``ReplicasStored``."""
 
-    owner: str
-    replicas: tuple[Replica, ...]
+    replicas: tuple[tuple[str, Replica], ...]
 
 
 class ForgetReplicas(msgspec.Struct, frozen=True):
@@ -90,11 +89,10 @@ class SnapshotsRead(msgspec.Struct, frozen=True):
 
 
 class ReplicasStored(msgspec.Struct, frozen=True):
-    """The replicas are durable, except those that the disk has ``refused``."""
+    """The replicas are durable, by the address that they came from; or the disk has ``refused`` them."""
 
-    owner: str
-    names: tuple[ReplicaName, ...]
-    refused: tuple[ReplicaName, ...] = ()
+    names: tuple[tuple[str, ReplicaName], ...]
+    refused: bool = False
 
 
 class ReplicasRead(msgspec.Struct, frozen=True):

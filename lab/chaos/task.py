@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from agents.archive.partitions import ArchiveError
 from agents.disk.programstore import checkpoints, given
-from agents.tasks.checkpoints import counted, forgotten
+from agents.tasks.checkpoints import counted, forgotten, with_parts
 from agents.tasks.past import Archived, Pasts, Slice
 from elf.fields import replace
 from elf.job import events as was
@@ -103,7 +103,8 @@ class SimTask:
         self._agent = agent
         self._stream = stream
         stored = agent.store.load_checkpoint(stream)
-        self.checkpoint = msgspec.msgpack.decode(stored, type=StreamCheckpoint) if stored else None
+        checkpoint = msgspec.msgpack.decode(stored, type=StreamCheckpoint) if stored else None
+        self.checkpoint = with_parts(checkpoint, agent.store) if checkpoint else None
         programs = given(checkpoints(agent.store))
         settings = agent.world.worker_settings
         self.worker = StreamWorker(

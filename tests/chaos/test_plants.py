@@ -45,6 +45,7 @@ PLANTS: dict[Plant, Storm] = {
     plants.replicas.takes_main_snapshots_beside_parts: storms.gone_eagerly,
     plants.replicas.forgets_parts_of_what_is_covered: storms.gone_eagerly,
     plants.replicas.offers_no_open_parts: storms.gone_eagerly,
+    plants.replicas.begins_without_open_parts: storms.gone_eagerly,
     plants.windows.takes_any_window_for_its_own: storms.equal,
     plants.versions.revises_what_is_reduced: storms.reduced,
     plants.names.spreads_what_belongs_together: storms.ranged,

@@ -11,6 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from agents.disk.store import Store
+from agents.tasks.checkpoints import with_parts
 from elf.batch import decode
 from elf.errors import ElfBug
 from elf.fields import replace
@@ -77,9 +79,11 @@ def test_the_parts_of_a_pane_are_its_main_snapshot(rows: Rows, seed: int) -> Non
     worker, now_ms = StreamWorker("s", settings, PyEngine()), 0
     worker.handle(Install(FLOW))
     durable: dict[tuple[int, int, int], Sealed] = {}
+    store = Store(":memory:")
     saved, position = msgspec.msgpack.encode(worker.checkpoint()), 0
 
     def keep(sealed: tuple[Sealed, ...]) -> None:
+        store.save_checkpoint("s", saved, sealed)
         for one in sealed:
             name = one.start, one.end, one.part
             assert durable.setdefault(name, one) == one, "another snapshot of that name"
@@ -87,7 +91,7 @@ def test_the_parts_of_a_pane_are_its_main_snapshot(rows: Rows, seed: int) -> Non
     while position < len(rows):
         if rng.random() < 0.2:
             settings = replace(settings, copies_ms=rng.choice([1_000, 1_000, None]))
-            checkpoint = msgspec.msgpack.decode(saved, type=StreamCheckpoint)
+            checkpoint = with_parts(msgspec.msgpack.decode(saved, type=StreamCheckpoint), store)
             worker = StreamWorker("s", settings, PyEngine(), checkpoint)
             position = max((source.end for source in checkpoint.sources), default=0)
         size, now_ms = rng.randrange(1, 9), now_ms + rng.choice([0, 400, 1_000])
@@ -108,6 +112,25 @@ def test_the_parts_of_a_pane_are_its_main_snapshot(rows: Rows, seed: int) -> Non
         numbers = sorted(part for start, _, part in durable if start == pane and is_open(part))
         assert in_whole((0, part) for part in numbers) == 1
         assert +counts == +main[pane]
+
+
+def test_a_checkpoint_is_as_large_as_what_came_since_the_last_one() -> None:
+    """However many groups its open panes have; and a start has all of them."""
+    store, worker, sizes = Store(":memory:"), StreamWorker("s", EAGER, PyEngine()), list[int]()
+    worker.handle(Install(FLOW))
+    for number in range(20):
+        rows = [(0, f"{number} {one}") for one in range(100)]
+        outcome = worker.handle(Feed(chunk(rows, 100 * number), 5_000 + 1_000 * number))
+        assert outcome.checkpoint is not None
+        store.save_checkpoint("s", b"", outcome.sealed)
+        sizes.append(len(msgspec.msgpack.encode(outcome.checkpoint)))
+        last = outcome.checkpoint
+    assert max(sizes) < min(sizes) + 100
+    for how in (EAGER, replace(EAGER, copies_ms=None)):
+        one = StreamWorker("s", how, PyEngine(), with_parts(last, store))
+        (main,) = (sealed for sealed in one.handle(Finish()).sealed if not sealed.part)
+        counts = contents(main)[0]
+        assert (counts[".rows_in"], sum(key[0] != "." for key in counts)) == (2_000, 2_000)
 
 
 def test_a_pane_that_was_open_before_copies_were_eager_has_no_parts() -> None:

@@ -24,6 +24,7 @@ from elf.job.messages.rollup import (
     ReplicaVerdict,
     Slice,
 )
+from elf.job.openparts import open_part
 from elf.job.replicas import REPLICA_OVERHEAD, Replica, ReplicaName
 from elf.job.rollup import holding, proxies, replication
 from elf.job.rollup.decide import RootSettings
@@ -152,6 +153,38 @@ def test_copies_are_durable_before_the_owner_hears_of_it() -> None:
     holder.begin()
     assert holder.there() == [name(1)]
     assert holder.keep(name(1)) == [Send(OWNER, ReplicasKept(names=(name(1),)))]
+
+
+def test_open_parts_of_several_owners_are_written_together() -> None:
+    """Each owner hears of its own; what is asked for meanwhile is written first."""
+    holder, part = Holder(), open_part(1)
+    ours, others = name(1, part=part), name(1, part=part, member=1)
+    for owner, one in ((OWNER, ours), (OTHER, others)):
+        assert holder.holding.keep(owner, KeepReplicas(replicas=(Replica(one, b"t", b"x"),)), 100) == []
+    assert holder.holding.deadline() == 0, "it looks for replicas of the dead"
+    holder.holding.tick(100)
+    assert (holder.holding.deadline(), holder.store.replicas()) == (2_100, [])
+    (written,) = steps = holder.holding.tick(2_100)
+    assert isinstance(written, disk.StoreReplicas)
+    told = holder.perform(steps)
+    assert told == [Send(OWNER, ReplicasKept(names=(ours,))), Send(OTHER, ReplicasKept(names=(others,)))]
+    holder.begin()
+    assert holder.there() == [ours, others]
+
+    more, gone = name(2, part=part), name(3, part=part)
+    assert holder.keep(more, gone, now_ms=3_000) == []
+    holder.holding.drop(DropReplicas(names=(gone,)))
+    word = ReplicaVerdict(flow=FLOW.uid, member=0, start=2, end=3, verdict="send", part=part)
+    sent = holder.perform(holder.holding.verdict(word))
+    assert [type(one.message) for one in sent] == [ReplicasKept, Slice]
+    assert holder.there() == [ours, others, more], "what was dropped is never written"
+
+
+def test_open_parts_are_written_before_they_are_handed_on() -> None:
+    holder = Holder()
+    assert holder.keep(name(1, part=open_part(1)), now_ms=100) == []
+    holder.holding.closed = True
+    assert [type(step) for step in holder.holding.tick(101)] == [disk.StoreReplicas]
 
 
 def test_what_was_forgotten_while_it_was_written_is_deleted() -> None:

@@ -14,7 +14,7 @@ from elf.job.effects import Send
 from elf.job.messages.log import JobAdded, MemberJoined
 from elf.job.messages.rollup import Committed, DropReplicas, FlowProgress, KeepReplicas, ReplicasKept
 from elf.job.replicas import Replica, ReplicaName, ReplicasRead, ReplicasStored
-from elf.job.rollup import holding
+from elf.job.rollup import holding, replication
 from elf.job.rollup.decide import RootSettings
 from elf.job.rollup.holding import Holding
 from elf.job.rollup.replication import Replication
@@ -67,23 +67,29 @@ def log_of(*flows: Flow, addresses: Sequence[str] = (OWNER, HOLDER)) -> CatalogL
 class Owner:
     """An agent's sender and its replicas; what is to be read from its store is there."""
 
-    def __init__(self, replicas: int = 2, flow: Flow = FLOW) -> None:
+    def __init__(self, replicas: int = 2, flow: Flow = FLOW, *, eager: bool = False) -> None:
         self.uid = flow.uid
-        self.sender = Sender(lambda _: None, lambda _: (), lambda _: 0, incarnation=1)
+        self.sender = Sender(lambda _: None, lambda _: (), lambda _: 0, incarnation=1, eager=eager)
         self.sender.add(flow)
         self.live = list(NEIGHBOURS)
-        self.replication = Replication(self.sender, lambda: self.live, replicas=replicas, after_ms=1_000)
+        self.replication = Replication(
+            self.sender, lambda: self.live, replicas=replicas, after_ms=1_000, eager=eager
+        )
         self.sent: list[tuple[str, tuple[ReplicaName, ...]]] = []
         self.dropped: list[tuple[str, tuple[ReplicaName, ...]]] = []
 
     def seal(self, pane: int, now_ms: int, size: int = 10, part: int = 0) -> None:
         self.sender.sealed(Sealed(self.uid, pane, pane + 1, b"", bytes(size), part), now_ms)
-        self.replication.sealed(self.uid, now_ms)
+        if self.sender.is_copied_at_once(self.uid):
+            name = ReplicaName(self.uid, 0, pane, pane + 1, part)
+            self._do(self.replication.at_once([Replica(name, b"", bytes(size))], now_ms))
 
     def tick(self, now_ms: int) -> None:
+        self._do(self.replication.tick(now_ms))
+
+    def _do(self, todo: list[replication.Step]) -> None:
         """Do what it wants; ``sent`` and ``dropped`` are what that was."""
         self.sent, self.dropped = [], []
-        todo = self.replication.tick(now_ms)
         while todo:
             step, *todo = todo
             match step:

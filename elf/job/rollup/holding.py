@@ -1,6 +1,9 @@
 """A holder's side of snapshot replicas (``elf.job.rollup.replication`` has the whole). It keeps snapshots of
 others on disk until they are answered, and acts as proxy for an agent that is gone or (a mirror) behind.
 
+Open parts come each second from each of several owners (``elf.job.openparts``): they are gathered for a
+while, and written in one transaction. Owners wait for longer than that before they take us for silent.
+
 Replicas are ordered by when they came. Beyond ``bytes_max`` the oldest are given up and counted
 (``dropped``). A snapshot of many panes may be answered in some of them: it stays until all are answered.
 """
@@ -27,6 +30,7 @@ from elf.job.replicas import (
     ForgetReplicas,
     HeldRead,
     ReadReplicas,
+    Replica,
     ReplicaName,
     ReplicasRead,
     ReplicasStored,
@@ -45,6 +49,10 @@ OFFER_MS: Final = 2_000
 STALE_MS: Final = 30_000
 """The same while its owner lives. The owner itself says when a replica is answered, but that message may be
 lost."""
+
+GATHER_MS: Final = 2_000
+GATHER_BYTES_MAX: Final = 1 << 20
+"""For so long, and up to so many bytes, open parts are gathered before they are written."""
 
 LOOK_MS: Final = 250
 """Between two looks at replicas of flows that are mirrored, while there are any."""
@@ -87,6 +95,10 @@ class Holding:
         self._held: dict[ReplicaName, _Held] = {}
         self._of: dict[str, set[ReplicaName]] = {}
         self._next_ms = self._look_ms = 0
+        self._gathered: dict[ReplicaName, tuple[str, Replica]] = {}
+        """Open parts that are not written yet, with who has sent them."""
+        self._write_ms = 0
+        """When they are to be."""
         self.bytes = 0
         self.dropped = 0
         """Replicas that were given up for newer ones since the start."""
@@ -113,6 +125,7 @@ class Holding:
             if held is not None:
                 gone.append(name)
                 self.bytes -= held.size
+                self._gathered.pop(name, None)
                 self._of[name.flow].discard(name)
                 if not self._of[name.flow]:
                     del self._of[name.flow]
@@ -121,7 +134,8 @@ class Holding:
     # -- what the owner says ---------------------------------------------------------------------------------
 
     def keep(self, sender: str, message: KeepReplicas, now_ms: int) -> list[Step]:
-        known, refused, new = [], [], []
+        known, refused = [], []
+        began, urgent = bool(self._gathered), False
         for replica in message.replicas:
             name = replica.name
             if self.closed:
@@ -131,14 +145,21 @@ class Holding:
             elif replica.size > self._bytes_max or self._log.has_ended(name.flow) or not _makes_sense(name):
                 refused.append(name)
             else:
-                new.append(replica)
+                self._gathered[name] = sender, replica
+                urgent |= not is_open(name.part)
                 self._add(name, replica.size, now_ms)
+        if not began:
+            self._write_ms = now_ms + GATHER_MS
         found: list[Step] = []
         if known or refused:
             found.append(Send(sender, ReplicasKept(names=tuple(known), refused=tuple(refused))))
-        if new:
-            found.append(StoreReplicas(sender, tuple(new)))
-        return [*found, *self._shrink()]
+        full = sum(replica.size for _, replica in self._gathered.values()) > GATHER_BYTES_MAX
+        return [*found, *(self._write() if urgent or full else ()), *self._shrink()]
+
+    def _write(self) -> list[Step]:
+        """What is gathered goes to the disk."""
+        gathered, self._gathered = tuple(self._gathered.values()), {}
+        return [StoreReplicas(gathered)] if gathered else []
 
     def _shrink(self) -> list[Step]:
         """Give up the oldest until the others fit."""
@@ -153,11 +174,18 @@ class Holding:
 
     def stored(self, event: ReplicasStored) -> list[Step]:
         """Replicas are durable; those that were forgotten meanwhile will be deleted."""
-        there = tuple(name for name in event.names if name in self._held)
-        for name in there:
-            self._held[name].durable = True
-        told = ReplicasKept(names=there, refused=event.refused)
-        return [Send(event.owner, told), *self._forget(event.refused)]
+        told: dict[str, list[ReplicaName]] = {}
+        for owner, name in event.names:
+            names = told.setdefault(owner, [])
+            if event.refused or name in self._held:
+                names.append(name)
+            if not event.refused and name in self._held:
+                self._held[name].durable = True
+        found: list[Step] = []
+        for owner, names in told.items():
+            kept, refused = ((), names) if event.refused else (names, ())
+            found.append(Send(owner, ReplicasKept(names=tuple(kept), refused=tuple(refused))))
+        return [*found, *self._forget([name for _, name in event.names] if event.refused else ())]
 
     def drop(self, message: DropReplicas) -> list[Step]:
         return self._forget(message.names)
@@ -188,7 +216,8 @@ class Holding:
     def verdict(self, word: ReplicaVerdict) -> list[Step]:
         if word.verdict == "send":
             flow = self._log.flow(word.flow)
-            return [ReadReplicas(flow, word.member, word.start, word.end, word.part)] if flow else []
+            read = ReadReplicas(flow, word.member, word.start, word.end, word.part) if flow else None
+            return [*self._write(), read] if read else []
         if word.verdict == "wait":
             return []
         names = [
@@ -233,10 +262,12 @@ class Holding:
     def deadline(self) -> int | None:
         if not self._held:
             return None
-        return min(self._next_ms, self._look_ms) if self._mirrored() else self._next_ms
+        next_ms = min(self._next_ms, self._write_ms) if self._gathered else self._next_ms
+        return min(next_ms, self._look_ms) if self._mirrored() else next_ms
 
     def tick(self, now_ms: int) -> list[Step]:
-        found = self._mirror(now_ms)
+        found = self._write() if self.closed or now_ms >= self._write_ms else []
+        found += self._mirror(now_ms)
         if not self._held or now_ms < self._next_ms:
             return found
         self._next_ms = now_ms + OFFER_MS

@@ -55,18 +55,19 @@ has died within the last seconds seems to live.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from elf.job.effects import Send
 from elf.job.messages.rollup import DropReplicas, KeepReplicas, ReplicasKept
-from elf.job.replicas import HeldRead, ReadHeld, ReadSnapshots, ReplicaName, SnapshotsRead
+from elf.job.openparts import is_open
+from elf.job.replicas import HeldRead, ReadHeld, ReadSnapshots, Replica, ReplicaName, SnapshotsRead
 
 LOOK_MS: Final = 500
 """The pause between two looks at what is due: snapshots that come within it share messages."""
-SOON_MS: Final = 20
-"""Where flows are mirrored: between a seal and the look at what is due."""
+CALM_MS: Final = 2_000
+"""The same where all that is owed is copied at once (``protocol.copies: eager``), and nothing is lacking."""
 UNDERWAY_BYTES: Final = 8 << 20
 """The bytes of unanswered replicas over all holders; a larger snapshot goes alone."""
 TOGETHER_BYTES: Final = 1 << 20
@@ -119,23 +120,32 @@ class Replication:
         after_ms: int,
         reads: type[ReadSnapshots] | type[ReadHeld] = ReadSnapshots,
         own: bool = True,
+        eager: bool = False,
     ) -> None:
+        """``eager``: all that is owed comes to ``at_once``."""
         self._reads = reads
         self._own = own
+        self._eager = eager
         self._owed = owed
         self._neighbours = neighbours
         self.replicas = replicas
         self._after_ms = after_ms
         self._due: dict[ReplicaName, _Spread] = {}
         self._silent: dict[str, int] = {}
+        self._near: Sequence[str] = ()
+        """The neighbours, as of the last look; empty: they are to be looked for."""
         self._next_ms = 0
         self.sent_bytes = 0
         """Of the replicas that were sent, since the start."""
 
     @property
     def wanting(self) -> int:
-        """Snapshots that are due and on too few neighbours."""
-        return sum(len(spread.kept) < self.replicas for spread in self._due.values())
+        """Snapshots that are due and on too few neighbours; of open parts, some of which are always under
+        way, those that are not on their way to enough."""
+        return sum(
+            len(spread.kept) + len(spread.asked) * is_open(name.part) < self.replicas
+            for name, spread in self._due.items()
+        )
 
     @property
     def copied(self) -> int:
@@ -152,21 +162,34 @@ class Replication:
     def tick(self, now_ms: int) -> list[Step]:
         if not self.replicas or now_ms < self._next_ms:
             return []
-        self._next_ms = now_ms + LOOK_MS
+        self._near = ()
         owed = dict(self._owed.owed_since(now_ms - self._after_ms))
         done = [name for name in self._due if name not in owed]
         found: list[Step] = list(self._drop(done))
-        if not owed:
-            return found
         for name, size in owed.items():
             self._due.setdefault(name, _Spread(size))
-        return [*found, *self._spread(now_ms)]
+        found += [self._reads(names, to) for names, to in self._spread(self._due, now_ms)] if owed else []
+        calm = self._eager and not any(self._lacks(spread) for spread in self._due.values())
+        self._next_ms = now_ms + (CALM_MS if calm else LOOK_MS)
+        return found
 
-    def sealed(self, uid: str, now_ms: int) -> None:
-        """A snapshot of this flow is durable: if the flow is mirrored, neighbours get it at once, with
-        whatever else is sealed at this moment."""
-        if self._owed.is_copied_at_once(uid):
-            self._next_ms = min(self._next_ms, now_ms + SOON_MS)
+    def at_once(self, replicas: Sequence[Replica], now_ms: int) -> list[Step]:
+        """Snapshots of flows that are copied at once are durable now: neighbours get them, without another
+        look at the disk."""
+        there = {replica.name: replica for replica in replicas}
+        if not self.replicas or not there:
+            return []
+        due = {name: self._due.setdefault(name, _Spread(replica.size)) for name, replica in there.items()}
+        found: list[Step] = []
+        for names, to in self._spread(due, now_ms):
+            found += self.read(SnapshotsRead(to, tuple(there[name] for name in names)))
+        if not self._eager or any(self._lacks(spread) for spread in due.values()):
+            self._next_ms = min(self._next_ms, now_ms + LOOK_MS)
+        return found
+
+    def _lacks(self, spread: _Spread) -> bool:
+        """Whether it is neither on enough neighbours nor on its way to them."""
+        return len(spread.kept) + len(spread.asked) < self.replicas
 
     def _drop(self, names: Sequence[ReplicaName]) -> list[Send]:
         """These snapshots are answered: tell all that may have them."""
@@ -177,13 +200,16 @@ class Replication:
                 told.setdefault(address, []).append(name)
         return [Send(to, DropReplicas(names=tuple(gone))) for to, gone in told.items() if self._own]
 
-    def _spread(self, now_ms: int) -> list[Step]:
-        """Ask neighbours to keep what is on too few of them, within the bounds."""
+    def _spread(
+        self, due: Mapping[ReplicaName, _Spread], now_ms: int
+    ) -> list[tuple[tuple[ReplicaName, ...], tuple[str, ...]]]:
+        """Of these, what neighbours are to keep as it is on too few of them, within the bounds; with whom."""
         self._give_up(now_ms)
-        live = [address for address in self._neighbours() if self._silent.get(address, 0) <= now_ms]
+        self._near = self._near or self._neighbours()
+        live = [address for address in self._near if self._silent.get(address, 0) <= now_ms]
         underway = sum(spread.size * len(spread.asked) for spread in self._due.values())
         groups: dict[tuple[str, ...], list[ReplicaName]] = {}
-        for name, spread in self._due.items():
+        for name, spread in due.items():
             missing = self.replicas - len(spread.kept) - len(spread.asked)
             tried = spread.kept | spread.asked.keys() | spread.refused
             order = sorted(live, key=self._owed.leader_of(name.flow).__eq__)
@@ -194,7 +220,7 @@ class Replication:
             underway += cost
             spread.asked.update(dict.fromkeys(to, now_ms))
             groups.setdefault(to, []).append(name)
-        return [self._reads(names, to) for to, all_ in groups.items() for names in self._together(all_)]
+        return [(names, to) for to, all_ in groups.items() for names in self._together(all_)]
 
     def _give_up(self, now_ms: int) -> None:
         """A neighbour that has not answered in time is left alone for a while."""
@@ -233,10 +259,13 @@ class Replication:
                 if spread is not None:
                     spread.asked.pop(sender, None)
                     (spread.refused if refused else spread.kept).add(sender)
+        if message.refused:
+            self._next_ms = 0
 
     def peer_down(self, address: str) -> None:
         """A holder is down, and what it had may be gone: other neighbours are asked."""
         self._silent.pop(address, None)
+        self._near, self._next_ms = (), 0
         for spread in self._due.values():
             spread.asked.pop(address, None)
             spread.kept.discard(address)

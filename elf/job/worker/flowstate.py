@@ -523,7 +523,8 @@ class FlowState:
         """Rows that wait for the map are in it, if they are few."""
         self.digest(FEW_ROWS)
         self._digest_counted()
-        tree, fresh, rows = self.panes.images()
+        parted = self._parts is not None and self._parts.has_all_from(self.sealed)
+        tree, fresh, rows = self.panes.images(parted=parted)
         counted = self.counters.table()
         late_tree, late_counters = self.after.image() if self.after is not None else (b"", b"")
         self.work["image_bytes"] = len(tree) + len(fresh) + len(rows) + len(late_tree)
@@ -551,4 +552,5 @@ class FlowState:
             past=self.past,
             weight=self.weight,
             whose=self.whose,
+            parted=parted,
         )

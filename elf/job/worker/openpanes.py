@@ -67,6 +67,8 @@ class OpenPanes:
         self._tree = self._new_tree(spill, checkpoint.flow.uid)
         if checkpoint.tree:
             self._tree.load(checkpoint.tree)
+        for part in checkpoint.parts:
+            self._tree.insert_partials(decode(part))
         self._apart = self._new_tree(spill, f"{checkpoint.flow.uid}.apart") if apart else None
         if checkpoint.fresh:
             self._into.load(checkpoint.fresh)
@@ -255,10 +257,11 @@ class OpenPanes:
             self._leave(rows.filter(pa.array(rows["_pane"].to_numpy() >= below)))
         self.take_below(below)
 
-    def images(self) -> tuple[bytes, bytes, bytes]:
-        """(tree, what is kept apart, rows that wait for the map), for the checkpoint."""
+    def images(self, *, parted: bool) -> tuple[bytes, bytes, bytes]:
+        """(tree, what is kept apart, rows that wait for the map), for the checkpoint. ``parted``: what was
+        kept apart before is in open parts."""
         self.settle()
-        tree = self._tree.dump() if self._tree.rows else b""
+        tree = self._tree.dump() if self._tree.rows and not parted else b""
         apart = self._apart.dump() if self._apart is not None and self._apart.rows else b""
         return tree, apart, encode(pa.concat_tables(self._few)) if self._few else b""
 

@@ -54,6 +54,11 @@ class OpenParts:
         """For the checkpoint."""
         return OpenedParts(self._since, tuple(self._panes[pane] for pane in sorted(self._panes)))
 
+    def has_all_from(self, pane: int) -> bool:
+        """Whether its parts have all groups that were asked for of open panes, the first of which is this
+        one."""
+        return pane >= self._since and self._flow.fragment.keep is None
+
     def copied_below(self, counted: pa.Table | None) -> int:
         """The panes below this one are to be copied now; ``counted``: the counters of open panes, by pane."""
         if sum(self._sizes.values()) >= BYTES_MAX:
@@ -114,7 +119,9 @@ class OpenParts:
         by_pane: dict[int, pa.Table] = {}
         if groups is not None and groups.num_rows:
             of = groups["_pane"].to_numpy()
-            by_pane = {pane: groups.filter(pa.array(of == pane)) for pane in np.unique(of).tolist()}
+            panes = np.unique(of).tolist()
+            by_pane = {pane: groups.filter(pa.array(of == pane)) for pane in panes if len(panes) > 1}
+            by_pane = by_pane or {panes[0]: groups}
         first = max(self._since, START_OF_TIME + 1)
         there = sorted(pane for pane in {*totals, *by_pane} if first <= pane < below)
         return [(pane, totals.get(pane, _NOTHING), by_pane.get(pane)) for pane in there]

@@ -63,6 +63,11 @@ def forgets_parts_of_what_is_covered(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Retained, "covered", lambda retained, start, end: retained.answered(start, end, 0))
 
 
+def begins_without_open_parts(patch: pytest.MonkeyPatch) -> None:
+    """protocol 9.9: a start takes the tree of a checkpoint for all that it has."""
+    patch.setattr("lab.chaos.task.with_parts", lambda checkpoint, store: checkpoint)
+
+
 def offers_no_open_parts(patch: pytest.MonkeyPatch) -> None:
     """protocol 9.8: nobody sends what a dead agent had of open panes."""
     offered = Proxies.offered
