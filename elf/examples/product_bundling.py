@@ -27,19 +27,19 @@ To change it: ``window``, ``every``, ``users_max``, and what an edge is (``wante
 ``--set``.
 """
 
-from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from elf.aggregates import split_by_range
 from elf.job import Lines, Rounds, lines_of
 
-Joins = dict[str, str]
-"""Products that are joined: from each but the least one of a bundle to a lesser one of it."""
-
 JOINED = pa.schema([("one", pa.string()), ("other", pa.string())])
+"""Products that are joined: each but the least one of a bundle, beside a lesser one of it."""
+NONE = JOINED.empty_table()
 EDGES_BYTES_MAX = 7 << 19  # of an epoch's edges: with what is beside them they fit a message
 
 
@@ -98,7 +98,7 @@ class ProductBundling(Rounds):
         self.state.setdefault("looks", [])  # at the master
         self.parts: list[pa.Table] = []  # of a cycle, as all that follows
         self.parts_since = 0.0
-        self.joins: Joins = {}
+        self.joins = NONE
         self.looking = False  # at the master, as all that follows
         self.wanted_parts = 1
         self.busy_until = 0.0  # a cycle that is not through by then is given up
@@ -115,7 +115,7 @@ class ProductBundling(Rounds):
     def look(self) -> None:
         """The first epoch of a cycle."""
         self.epochs = self.users = 0
-        self.joined: Joins = {}
+        self.joined = NONE
         self.covered: Lines = {}
         self.looking = True
         self.begin({"since": self.since, "part": 0, "parts": self.wanted_parts})
@@ -132,7 +132,8 @@ class ProductBundling(Rounds):
             self.look()
         else:
             self.users += total["users"]
-            join(self.joined, zip(*total["joins"].to_pydict().values(), strict=True))
+            both = pa.concat_tables([self.joined, total["joins"]])
+            _, self.joined = joined(total["edges"].slice(0, 0), both)
             self.covered |= total["covers"]
             if message["part"] + 1 < message["parts"]:
                 self.begin({**message, "part": message["part"] + 1})
@@ -144,8 +145,8 @@ class ProductBundling(Rounds):
         self.busy_until, self.looking = 0.0, False
         self.wanted_parts = -(-self.users // self.users_max) or 1
         members: dict[str, list[str]] = {}
-        for product in self.joined:
-            members.setdefault(least(self.joined, product), []).append(product)
+        for product, first in zip(*self.joined.to_pydict().values(), strict=True):
+            members.setdefault(first, []).append(product)
         bundles = sorted(sorted([first, *others]) for first, others in members.items())
         look: dict[str, Any] = {"look": self.round, "agents": agents, "epochs": self.epochs}
         look |= {"users": self.users, "bundles": bundles, "since": self.since, "covers": self.covered}
@@ -158,15 +159,14 @@ class ProductBundling(Rounds):
         part, covers = message["part"], {}
         if part == 0:
             edges = self.flush("edges", since=message["since"]).select(["user_id", "product"])
-            self.joins = {}
-            kept = joined(edges, self.joins)
+            kept, self.joins = joined(edges, NONE)
             self.parts = list(split_by_range(kept, ["user_id"], message["parts"]))
             self.parts_since = message["since"]
             covers = lines_of(self.me, self.flush("covers"), "lines")
         if (self.parts_since, len(self.parts)) != (message["since"], message["parts"]):
-            return {"lost": True, "edges": None, "users": 0, "joins": table_of({}), "covers": {}}
+            return {"lost": True, "edges": None, "users": 0, "joins": NONE, "covers": {}}
         edges, self.parts[part] = self.parts[part], self.parts[part].slice(0, 0)
-        joins = table_of(self.joins if part == 0 else {})
+        joins = self.joins if part == 0 else NONE
         return {"lost": False, "edges": edges, "users": edges.num_rows, "joins": joins, "covers": covers}
 
     def combine(self, one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
@@ -182,12 +182,10 @@ class ProductBundling(Rounds):
         """One edge a user; none, if that are too many for a message."""
         if value["edges"] is None:
             return value
-        joins: Joins = {}
-        join(joins, zip(*value["joins"].to_pydict().values(), strict=True))
-        edges = joined(value["edges"], joins)
+        edges, joins = joined(value["edges"], value["joins"])
         users = edges.num_rows
         kept = edges if users <= 2 * self.users_max and edges.nbytes <= EDGES_BYTES_MAX else None
-        return {**value, "edges": kept, "users": users, "joins": table_of(joins)}
+        return {**value, "edges": kept, "users": users, "joins": joins}
 
     def deliver(self, app: bytes, message: Any) -> Any:
         """Other jobs may ask what goes with a product, and for the looks after a number: ``{"since": n}``."""
@@ -204,38 +202,38 @@ class ProductBundling(Rounds):
 # -- connected components ------------------------------------------------------------------------------------
 
 
-def table_of(joins: Joins) -> pa.Table:
-    """Joins as they are sent."""
-    return pa.table({"one": list(joins), "other": list(joins.values())}, schema=JOINED)
+def joined(edges: pa.Table, joins: pa.Table) -> tuple[pa.Table, pa.Table]:
+    """Join the products of each user: one edge of each, and all joins, each with the least of its bundle."""
+    products = edges["product"].cast(pa.string())
+    texts = pa.chunked_array([*joins["one"].chunks, *joins["other"].chunks, *products.chunks], pa.string())
+    named = texts.combine_chunks().dictionary_encode()
+    ascending = pc.sort_indices(named.dictionary)
+    names, rank = named.dictionary.take(ascending), np.empty(len(ascending), np.int64)
+    rank[ascending.to_numpy()] = np.arange(len(ascending))
+    one, other, of_edges = np.split(rank[named.indices.to_numpy()], [joins.num_rows, 2 * joins.num_rows])
 
-
-def joined(edges: pa.Table, joins: Joins) -> pa.Table:
-    """Join the products of each user; the first edge of each is returned."""
-    if not edges.num_rows:
-        return edges
     users = edges["user_id"].combine_chunks().dictionary_encode().indices.to_numpy()
-    named = edges["product"].combine_chunks().dictionary_encode()
     order = np.argsort(users, kind="stable")
-    users, products = users[order], named.indices.to_numpy()[order]
-    same = users[1:] == users[:-1]
-    names = named.dictionary.to_pylist()
-    pairs = np.unique(products[:-1][same].astype(np.int64) * len(names) + products[1:][same])
-    join(joins, ((names[pair // len(names)], names[pair % len(names)]) for pair in pairs.tolist()))
-    return edges.take(order[np.concatenate([[True], ~same])])
+    first = np.ones(len(order), np.bool_)
+    first[1:] = np.diff(users[order]) != 0
+    beside = np.flatnonzero(~first)  # an edge of the same user stands before each of these
+    one = np.concatenate([one, of_edges[order[beside]]])
+    other = np.concatenate([other, of_edges[order[beside - 1]]])
+
+    least = least_of(one, other, len(names))
+    apart = np.flatnonzero(least != np.arange(len(names)))
+    pairs = [names.take(pa.array(apart)), names.take(pa.array(least[apart]))]
+    return edges.take(pa.array(order[first])), pa.table(pairs, schema=JOINED)
 
 
-def join(joins: Joins, pairs: Iterable[tuple[str, str]]) -> None:
-    """The products of each pair are in one bundle."""
-    for one, other in pairs:
-        one, other = least(joins, one), least(joins, other)
-        if one != other:
-            joins[max(one, other)] = min(one, other)
-
-
-def least(joins: Joins, product: str) -> str:
-    """The least product of a bundle."""
-    while product in joins:
-        above = joins[product]
-        joins[product] = joins.get(above, above)
-        product = joins[product]
-    return product
+def least_of(one: npt.NDArray[np.int64], other: npt.NDArray[np.int64], count: int) -> npt.NDArray[np.int64]:
+    """The least node of each node's component, where these pairs are joined."""
+    least = np.arange(count)
+    while True:
+        low, high = np.sort([least[one], least[other]], axis=0)
+        differ = low != high
+        if not differ.any():
+            return least
+        np.minimum.at(least, high[differ], low[differ])
+        while (least[least] != least).any():
+            least = least[least]
