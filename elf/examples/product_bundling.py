@@ -27,6 +27,8 @@ To change it: ``window``, ``every``, ``users_max``, and what an edge is (``wante
 ``--set``.
 """
 
+import json
+import zlib
 from typing import Any
 
 import numpy as np
@@ -151,7 +153,13 @@ class ProductBundling(Rounds):
         look: dict[str, Any] = {"look": self.round, "agents": agents, "epochs": self.epochs}
         look |= {"users": self.users, "bundles": bundles, "since": self.since, "covers": self.covered}
         look |= {"ms": 1000 * (self.now - self.began)}
-        self.state["looks"] = [*self.state["looks"], look][-self.kept :]
+        packed = zlib.compress(json.dumps(look).encode(), 1)  # once, and not with each state of the master
+        self.state["looks"] = [*self.state["looks"], packed][-self.kept :]
+
+    def looks(self, last: int | None = None) -> list[dict[str, Any]]:
+        """The last of those that are kept, or all of them, in order."""
+        packed = self.state["looks"]
+        return [json.loads(zlib.decompress(one)) for one in packed[-last if last else None :]]
 
     # -- every agent -----------------------------------------------------------------------------------------
 
@@ -190,13 +198,12 @@ class ProductBundling(Rounds):
     def deliver(self, app: bytes, message: Any) -> Any:
         """Other jobs may ask what goes with a product, and for the looks after a number: ``{"since": n}``."""
         if isinstance(message, str):
-            if not self.state["looks"]:
-                return {"look": 0, "bundle": [message]}
-            bundles = self.state["looks"][-1]["bundles"]
-            bundle = next((bundle for bundle in bundles if message in bundle), [message])
-            return {"look": self.state["looks"][-1]["look"], "bundle": bundle}
+            for look in self.looks(1):
+                bundle = next((bundle for bundle in look["bundles"] if message in bundle), [message])
+                return {"look": look["look"], "bundle": bundle}
+            return {"look": 0, "bundle": [message]}
         since = message["since"] if message else 0
-        return [look for look in self.state["looks"] if look["look"] > since]
+        return [look for look in self.looks() if look["look"] > since]
 
 
 # -- connected components ------------------------------------------------------------------------------------

@@ -155,7 +155,7 @@ class SimAgent:
         if self.making is not None:
             self.making.versions.close()
         self.clock, self.work = self.clock_type(self), self.work_type(self)
-        self.jobs = self.jobs_type(self.from_program)
+        self.jobs = self.jobs_type(self.from_program, self.beside)
         incarnation = self.store.begin_incarnation(world.now // 1_000)
         me = Identity(
             self.agent_id,
@@ -297,6 +297,10 @@ class SimAgent:
 
     def known(self, signed: Signed) -> None:
         """Simulated agents admit everybody."""
+
+    def beside(self, call: Callable[[], None]) -> None:
+        """A job in Python is called, in its own process."""
+        call()
 
     def from_program(self, event: ProgramEvent) -> None:
         """A job in Python has done something."""

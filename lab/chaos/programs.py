@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
@@ -120,10 +121,13 @@ def no_queries(*_: object) -> tuple[bytes, str]:
 
 
 class InlineJobs:
-    """``later`` posts an event to the agent, after a while."""
+    """``later`` posts an event to the agent, after a while; ``beside`` makes a call."""
 
-    def __init__(self, later: Callable[[ProgramEvent], None]) -> None:
+    def __init__(
+        self, later: Callable[[ProgramEvent], None], beside: Callable[[Callable[[], None]], None]
+    ) -> None:
         self._later = later
+        self._beside = beside
         self._lasting: dict[str, Lasting] = {}
         self._started: dict[str, StartProgram] = {}
         self.runners: dict[str, JobRunner] = {}
@@ -138,8 +142,12 @@ class InlineJobs:
                 self._later(ProgramState(effect.uid, "running"))
             case StopProgram(uid):
                 del self.runners[uid], self._lasting[uid], self._started[uid]
-            case CallProgram() if effect.uid in self.runners:
-                self._make(effect)
+            case CallProgram():
+                self._beside(partial(self._call, effect))
+
+    def _call(self, call: CallProgram) -> None:
+        if call.uid in self.runners:
+            self._make(call)
 
     def end_processes(self) -> None:
         """The processes of all jobs end, and are begun again, as hosts of real agents do it

@@ -188,21 +188,21 @@ def test_product_bundling_finds_the_components_of_the_window(seed: int, users_ma
     tree = bundling(seed, users_max=users_max)
     master = tree.jobs["master"]
     tree.timer()
-    assert master.state["looks"][-1]["bundles"] == []  # nobody has liked anything
+    assert master.looks()[-1]["bundles"] == []  # nobody has liked anything
     old = edges_of(tree, rng, NOW - timedelta(seconds=6), 0)
     new = edges_of(tree, rng, NOW, 100)
     tree.now = NOW
     for _ in range(2):  # the second time in as many parts as the first had users for
         tree.timer()
-        look = master.state["looks"][-1]
+        look = master.looks()[-1]
         # since NOW is where a step begins, the last step of the window is the one after it
         assert look["bundles"] == bundles_of(new)
         assert look["users"] == len({user for user, _ in new})
     assert look["epochs"] == -(-look["users"] // users_max)
     tree.now = NOW - timedelta(seconds=1)
     tree.timer()
-    assert master.state["looks"][-1]["bundles"] == bundles_of(old + new)
-    assert all(tuple(span) == (0, 105, 12) for span in master.state["looks"][-1]["covers"].values())
+    assert master.looks()[-1]["bundles"] == bundles_of(old + new)
+    assert all(tuple(span) == (0, 105, 12) for span in master.looks()[-1]["covers"].values())
     edges_of(tree, rng, NOW + timedelta(seconds=15), 200)
     assert sum(job.flush("edges").num_rows for job in tree.jobs.values()) <= 60  # old edges are forgotten
 
@@ -232,7 +232,7 @@ def test_many_users_are_brought_together_in_parts_that_fit_a_message(users: int)
     tree._put = noted  # type: ignore[method-assign]
     tree.timer()
     tree.timer()
-    look = tree.jobs["master"].state["looks"][-1]
+    look = tree.jobs["master"].looks()[-1]
     assert look["users"] == len(known)
     assert look["bundles"] == sorted(
         sorted(f"{group}: {one}" for one in range(10)) for group in range(groups)
@@ -251,7 +251,7 @@ def test_users_with_long_ids_are_brought_together_in_parts_that_fit_a_message() 
     tree.now = NOW
     for count in (1, 2):
         tree.timer()
-        looks = tree.jobs["master"].state["looks"]
+        looks = tree.jobs["master"].looks()
         assert [(look["users"], look["epochs"]) for look in looks] == [(len(who), 2)] * count
 
 
@@ -267,9 +267,9 @@ def test_a_cycle_in_which_a_process_ends_is_given_up_and_so_is_one_that_somebody
     tree.jobs["e"].parts = []  # as in a new process
     tree.settle()
     assert master.round < first + master.wanted_parts
-    assert len(master.state["looks"]) == 1
+    assert len(master.looks()) == 1
     tree.timer()
-    assert master.state["looks"][-1]["bundles"] == bundles_of(new)
+    assert master.looks()[-1]["bundles"] == bundles_of(new)
     product = new[0][1]
     effects: list[JobEffect] = []
     event = calls.Delivered(b"", pack_value(product), (), "x|1")
@@ -284,7 +284,7 @@ def test_a_cycle_in_which_a_process_ends_is_given_up_and_so_is_one_that_somebody
         tree.timer()
         assert (master.began != began) == anew, seconds
         began = master.began
-    assert len(master.state["looks"]) == 2
+    assert len(master.looks()) == 2
 
 
 def predicting(batches: list[dict[str, object]], bundle: list[str]) -> tuple[JobRunner, list[str]]:

@@ -165,6 +165,10 @@ class TimedAgent(SimAgent):
                 self.tell("forgets", effect.flow)
         return super().goes_on(effect)
 
+    def beside(self, call: Callable[[], None]) -> None:
+        """It has the core when the step is over that calls it: what that sends is on its way by then."""
+        self.world.later(self, call)
+
     def from_program(self, event: ProgramEvent) -> None:
         self.world.charge(self.world.costs.sandbox_ms + self.world.costs.hop_ms)
         self.world.after(0, self, partial(self.handle, event))
