@@ -36,6 +36,8 @@ def draw(axes: Axes, path: Path) -> None:
 
 
 def _curves(drawn: Any, axes: Axes) -> None:
+    from matplotlib.ticker import LogLocator
+
     things = list(dict.fromkeys(_thing(curve) for curve in axes.curves))
     for curve in axes.curves:
         number = things.index(_thing(curve))
@@ -65,6 +67,10 @@ def _curves(drawn: Any, axes: Axes) -> None:
     if ticks and len(ticks) <= 12:
         drawn.set_xticks(ticks, [shown(int(x) if x == int(x) else x) for x in ticks], fontsize=8)
         drawn.minorticks_off()
+    if axes.log_y:
+        bottom, top = drawn.get_ylim()
+        subs = (1, 2, 3, 5, 7) if top < 20 * bottom else (1,)
+        drawn.yaxis.set_major_locator(LogLocator(subs=subs))
     drawn.yaxis.set_major_formatter(lambda value, _: f"{value:,g}")
     drawn.set_xlabel(axes.x)
     drawn.set_ylabel(axes.unit)

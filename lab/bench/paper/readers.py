@@ -269,7 +269,8 @@ def overheads(answers: Answers) -> Shown:
 
 def packets(answers: Answers) -> Shown:
     """13b: messages of an agent."""
-    return _traffic(answers, "messages", "messages/s", "bounded by 10 for millions of agents")
+    bound = Bound("the paper: at most 10 for millions of agents", 10)
+    return _traffic(answers, "messages", "messages/s", "bounded by 10 for millions of agents", [bound])
 
 
 def sent_bytes(answers: Answers) -> Shown:
@@ -277,7 +278,7 @@ def sent_bytes(answers: Answers) -> Shown:
     return _traffic(answers, "bytes", "bytes/s", "linear in the logarithm of the number of agents")
 
 
-def _traffic(answers: Answers, what: str, unit: str, paper: str) -> Shown:
+def _traffic(answers: Answers, what: str, unit: str, paper: str, bounds: Sequence[Bound] = ()) -> Shown:
     points: dict[tuple[str, Kind], list[Point]] = {}
     for facts in of(answers, "sim control"):
         for every, sent in facts.get("traffic", {}).items():
@@ -294,7 +295,7 @@ def _traffic(answers: Answers, what: str, unit: str, paper: str) -> Shown:
     curves = [one for (name, kind), found in points.items() for one in curve(name, kind, found)]
     title = f"What an agent sends: {what}"
     rows = [Beside(f"{what} of an agent", paper, worst(curves, "", unit))]
-    return Shown([Axes(title, AGENTS, unit, curves, log_x=True)], rows)
+    return Shown([Axes(title, AGENTS, unit, curves, bounds, log_x=True)], rows)
 
 
 def campaign(answers: Answers) -> Shown:
