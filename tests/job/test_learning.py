@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator
+from itertools import pairwise
 from typing import Any
 
 import msgspec
@@ -25,10 +26,10 @@ from elf.wire.base import Answer, Request
 from elf.wire.clients import Reply
 from lab.chaos.agent import SimAgent
 from lab.chaos.engine import plan
-from lab.chaos.world import World
+from lab.chaos.world import Armed, World
 from tests.chaos import plants
 from tests.support.histories import asked, begun, said
-from tests.support.jobgroups import leader, members, staffed
+from tests.support.jobgroups import exact, leader, members, staffed
 
 FLOW = "0" * 24
 JOB = f"{'0' * 32}.1"
@@ -54,9 +55,7 @@ def next_leader(world: World, spec: JobSpec) -> SimAgent:
     """The leader dies; who leads next, at once."""
     first = leader(world, spec)
     first.crash()
-    world.run_until(
-        lambda: any(a.up and a.node.job_groups.get(spec.uid) is not None for a in world.agents), 30_000
-    )
+    world.run_until(lambda: bool(leading(world, spec)), 30_000)
     return leader(world, spec)
 
 
@@ -87,6 +86,43 @@ def test_a_leader_that_learns_for_itself_is_found(monkeypatch: pytest.MonkeyPatc
     assert known(next_leader(world, spec), spec) is None
 
 
+@pytest.mark.parametrize("points", [2, 40])
+def test_whoever_dies_while_it_is_learned_windows_are_right_and_it_is_learned(points: int) -> None:
+    world = World(64 + points, 3, loss=0.05, checking=False)
+    spec, until = begun(world, 75_000, query=plan(2))
+    staffed(world, spec, 3)
+    world.run_until(lambda: bool(leader(world, spec).node.clients._running), LEARN_FIRST_MS + 5_000)
+    dies = leader(world, spec)
+    world.arm(dies, Armed(points, 1_500))
+    world.run_until(lambda: not dies.up, 5_000)
+    world.run_until(lambda: any(known(a, spec) is not None for a in leading(world, spec)), 90_000)
+    world.run(max(0, until - world.now) + 8_000)
+    exact(world, spec, until, 10)
+    kept = {a.store.costs(spec.uid) for a in members(world, spec)}
+    assert len(kept) == 1
+    assert None not in kept
+
+
+def leading(world: World, spec: JobSpec) -> list[SimAgent]:
+    """Who leads the group of a job, or takes itself for that."""
+    return [a for a in world.agents if a.up and a.node.job_groups.get(spec.uid) is not None]
+
+
+def test_what_nobody_knows_is_asked_for_less_and_less_often() -> None:
+    world = World(63, 1, checking=False)
+    world.start_all()
+    spec = world.create(0, plan(2))
+    group = world.agents[0].node.job_groups.get(spec.uid)
+    assert group is not None
+    world.run_until(lambda: group.is_saved)
+    begun_ms = world.now
+    asked_s = [s for s in range(0, 4 * 3_600, 10) if group.is_to_learn(begun_ms + 1_000 * s)]
+    apart = [b - a for a, b in pairwise(asked_s)]
+    assert 50 <= asked_s[0] <= 60
+    assert apart[:5] == [120, 240, 480, 960, 1_800]
+    assert set(apart[5:]) == {1_800}
+
+
 def test_who_plans_after_everybody_has_begun_again_has_what_was_learned() -> None:
     """No agent has sealed anything since: a new job and a promise are still told what they come to."""
     world = World(62, 3, checking=False)
@@ -102,7 +138,7 @@ def test_who_plans_after_everybody_has_begun_again_has_what_was_learned() -> Non
     world.run(1_000)
     for agent in world.agents:
         world.restart(agent)
-    world.run_until(lambda: any(a.node.job_groups.get(spec.uid) is not None for a in world.agents), 60_000)
+    world.run_until(lambda: bool(leading(world, spec)), 60_000)
     node = leader(world, spec).node
     counted = [one for a in world.agents for one in done(world, a, spec)]
     assert all(one.snapshots < PANES_MIN for one in counted), "they have just begun again"

@@ -41,7 +41,8 @@ NO_PANES = msgspec.msgpack.encode(())
 FILLED_BYTES_MAX = RECORD_BYTES_MAX - (1 << 16)
 """Of a result that was made offline: its commit is one record."""
 LEARN_FIRST_MS = 60_000
-"""After which, from its beginning here, it is asked what a job costs that was not learned yet."""
+"""After which, from its beginning here, it is asked what a job costs that was not learned yet; again after
+twice as long each time, where nobody knows."""
 LEARN_MS = 1_800_000
 """Between two such questions later on."""
 PRUNED_AT_ONCE = 20
@@ -68,7 +69,8 @@ class JobGroup:
     ) -> None:
         self.costs = costs
         """What was learned of it, as far as that is committed (protocol 5.16)."""
-        self._learn_ms = now_ms + (LEARN_FIRST_MS if costs is None else LEARN_MS)
+        self._learn_after_ms = LEARN_FIRST_MS if costs is None else LEARN_MS
+        self._learn_ms = now_ms + self._learn_after_ms
         self.master = master
         self.founder = master.spec.master
         self.durable = durable
@@ -299,7 +301,8 @@ class JobGroup:
         """Whether it is time to ask agents what the job costs them; said once each time."""
         if now_ms < self._learn_ms or not self.is_saved or not self.master.spec.replicated:
             return False
-        self._learn_ms = now_ms + (LEARN_FIRST_MS if self.costs is None else LEARN_MS)
+        self._learn_after_ms = min(2 * self._learn_after_ms, LEARN_MS) if self.costs is None else LEARN_MS
+        self._learn_ms = now_ms + self._learn_after_ms
         return True
 
     def learned(self, costs: JobCosts) -> None:
