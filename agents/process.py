@@ -545,7 +545,17 @@ def _node(config: Config, keyring: Keyring, me: Identity, restored: Restored, st
     overlay = ring.Overlay(peer, overlay_config(restored, me, shape, detect), rng, config.agent.place)
     groups = raft.Groups(peer, raft_config(detect), rng, restored.groups)
     uid, keys = str(uuid.uuid4()), _node_keys(keyring)
-    return Node(me, since, overlay, groups, settings, restored, new_cluster_uid=uid, keys=keys)
+    return Node(
+        me,
+        since,
+        overlay,
+        groups,
+        settings,
+        restored,
+        new_cluster_uid=uid,
+        keys=keys,
+        process_us=lambda: time.process_time_ns() // 1_000,
+    )
 
 
 def _node_keys(keyring: Keyring) -> NodeKeys | None:

@@ -14,7 +14,7 @@ from elf.job.catalog.log import CatalogLog
 from elf.job.gaps import estimate_of
 from elf.job.messages.groups import JobStatus
 from elf.job.messages.inquiries import FlowStatus
-from elf.job.messages.log import RouteDecided, TreesDecided
+from elf.job.messages.log import PauseDecided, RouteDecided, TreesDecided
 from elf.job.promised import promise_told
 from elf.job.rollup.rooted import event_time
 from elf.job.spec import END_OF_TIME, Flow, JobSpec, VersionRecord, job_of, place_of
@@ -80,7 +80,7 @@ def _assigned(one: Decided, log: CatalogLog, named: Callable[[str], str], now_ms
     return {
         "at": moment_of(1_000 * one.at_ms),
         "job": spec.name if spec is not None else one.uid,
-        "moves": what,
+        "changes": what,
         "from": before,
         "to": after,
         "state": state,
@@ -96,7 +96,7 @@ def _routed(one: RouteDecided, log: CatalogLog) -> dict[str, object]:
     return {
         "at": moment_of(1_000 * one.at_ms),
         "job": readers or one.uid,
-        "moves": "route",
+        "changes": "route",
         "from": "",
         "to": route_told(one, 0 if flow is None else flow.fragment.pane_us),
         "state": holds if last == one else "over",
@@ -115,6 +115,8 @@ def _decided(one: Decided, named: Callable[[str], str]) -> tuple[str, str, str]:
     """What is to be different, what it was and what it is to be."""
     if isinstance(one, TreesDecided):
         return "trees", str(one.before), str(one.trees)
+    if isinstance(one, PauseDecided):
+        return "looks", f"{one.before_ms} ms", f"{one.pause_ms} ms"
     place = place_of(one.uid)
     return f"key range {place + 1}" if place else "master", named(one.origin), named(one.target)
 
@@ -230,7 +232,7 @@ def _last_decision(uid: str, log: CatalogLog, named: Callable[[str], str]) -> di
     done = "" if log.assignments.was_carried_out(last) else ", not done"
     what, before, after = _decided(last, named)
     text = f"{moment_of(1_000 * last.at_ms)} from {before} to {after}{done}: {last.why}"
-    return {"scaled" if what == "trees" else "moved": text}
+    return {{"trees": "scaled", "looks": "promise worked out"}.get(what, "moved"): text}
 
 
 def _tables(plan: Plan) -> list[Table]:

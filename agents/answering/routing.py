@@ -22,7 +22,7 @@ from elf.job.catalog.log import CatalogLog
 from elf.job.links import PERIOD_MS
 from elf.job.messages.log import DecideRoute
 from elf.job.probes import ProbeLink
-from elf.planning.pacing import Pace, paced
+from elf.planning.pacing import Change, Pace, paced
 from elf.wire.clients import Reply
 
 Mode = Literal["off", "propose", "act"]
@@ -30,7 +30,7 @@ PROBES_MAX: Final = 6
 """So many links are probed at a time, with ``PROBE_BYTES_MAX`` each at most."""
 QUIET_MS: Final = PERIOD_MS
 """A link over which something has come in so long is not probed."""
-PACE: Final = Pace(period_ms=60_000, follow_ms=60_000, cool_ms=300_000, most=120)
+PACE: Final = Pace(period_ms=60_000, follow_ms=60_000, rest_ms=300_000, most=120)
 
 
 class Routing:
@@ -65,15 +65,15 @@ class Routing:
         return Reply(request=0)
 
     def _words(self, turns: Sequence[Turn], why: str, now_ms: int) -> list[DecideRoute]:
-        moved = [(one.uid, one.at_ms) for one in self._log.routings]
-        turn = paced(self.pace, moved, (), now_ms)
+        changes = (Change(one.uid, one.uid, one.at_ms) for one in self._log.routings)
+        turn = paced(self.pace, changes, (), now_ms)
         return [
             DecideRoute(
                 uid=uid, target=target, vias=vias, panes=panes, at_ms=now_ms, why=why, acts=self.mode == "act"
             )
             for uid, target, vias, panes in turns
-            if turn.due and uid not in turn.held
-        ]
+            if turn.may(uid, uid)
+        ][: turn.room]
 
     def _back(self, now_ms: int) -> list[DecideRoute]:
         """What is said of flows that go by something where nothing is to act."""

@@ -46,7 +46,7 @@ from elf.job.group.port import (
 )
 from elf.job.group.records import group_key
 from elf.job.messages.groups import HandOverJob
-from elf.job.messages.log import JobGroupAssigned, TreesDecided
+from elf.job.messages.log import JobGroupAssigned, PauseDecided, TreesDecided
 from elf.job.program import outgoing
 from elf.job.program.programs import Programs
 from elf.job.program.spec import ProgramSpec
@@ -132,8 +132,8 @@ class Hosting:
             self._staffing.hand_to(self._key(entry.uid), entry.target, now_ms)
             self._next_ms = now_ms
 
-    def is_to_scale(self, entry: TreesDecided, now_ms: int) -> bool:
-        """Whether it is ours to give a job other trees, as the catalog log wants it: as above."""
+    def is_to_change(self, entry: TreesDecided | PauseDecided, now_ms: int) -> bool:
+        """Whether it is ours to give a job another version, as the catalog log wants it: as above."""
         fresh = abs(now_ms - entry.at_ms) <= DECIDED_MS
         return fresh and self._job_groups.leads_at(self._log.leader(entry.uid) or "", entry.uid)
 

@@ -20,9 +20,10 @@ from agents.answering.fleet import Fleet
 from agents.answering.keys import KeyRequests, NodeKeys
 from agents.answering.statements import Statements
 from agents.codec import pack, unpack
-from agents.node.balancing import Balancing, OwnLoad
+from agents.node.balancing import Loads, OwnLoad
 from agents.node.beginning import Context, NodeSettings, Restored
 from agents.node.catalog import Catalog
+from agents.node.deciding import Deciding
 from agents.node.groups import GroupDesk, Machines, Persisted
 from agents.node.hosting import Hosting
 from agents.node.leaving import Leaving
@@ -74,6 +75,7 @@ from elf.job.messages.log import (
     LogTail,
     MemberJoined,
     MemberLeft,
+    PauseDecided,
     ProgramAdded,
     Proposal,
     Refused,
@@ -126,7 +128,9 @@ class Node:
         *,
         new_cluster_uid: str,
         keys: NodeKeys | None = None,
+        process_us: Callable[[], int] | None = None,
     ) -> None:
+        """``process_us``: the CPU time of the whole process so far, where that is known."""
         self.me = me
         self.overlay = overlay
         trust, signed = (None, ()) if keys is None else (keys.trust, keys.known)
@@ -181,7 +185,8 @@ class Node:
         self.probes = self._working.probes
         self._leaving = Leaving(context, desk, staffing, self.catalog, self.hosting, self._working)
         # whoever asks
-        self.balancing = Balancing(log, settings.pace)
+        self.loads = Loads(log)
+        self.deciding = Deciding(log, self.loads, settings.pace)
         self.requests = Requests(
             context,
             self.catalog,
@@ -190,7 +195,7 @@ class Node:
             self._working,
             self._leaving,
             self.hosting,
-            self.balancing.said,
+            self.loads.said,
             self.lending,
         )
         self.fleet = Fleet(me, log, overlay, self.membership, is_open=settings.open)
@@ -213,6 +218,7 @@ class Node:
         )
         self.witness = Witness(log, self.membership)
         self._load = OwnLoad()
+        self._process_us = process_us
         self._restored = restored
         self._ring_ready = False
         self._look_ms = 0
@@ -369,16 +375,24 @@ class Node:
         return self.settle(found, now_ms)
 
     def _balance(self, now_ms: int) -> list[Step]:
-        """Measure what this agent does; as the leader of the log's voters, decide what moves."""
+        """Measure what this agent does; as the leader of the log's voters, decide what changes."""
         if self._load.due(now_ms):
             rest = sum(self.sender.spent().values()) + sum(self.programs.spent().values())
             groups = self.job_groups
-            self._load.look(groups.spent(), rest, now_ms, groups.spent_on_windows(), groups.scaling())
+            self._load.look(
+                groups.spent(),
+                rest,
+                now_ms,
+                groups.spent_on_windows(),
+                groups.scaling(),
+                groups.promised(),
+                None if self._process_us is None else self._process_us(),
+            )
             self.membership.load = self._load.said
         if not self.catalog.leads:
             return []
-        self.balancing.heard(self.me.address, self._load.said, now_ms)
-        decided = self.balancing.decide(now_ms)
+        self.loads.heard(self.me.address, self._load.said, now_ms)
+        decided = self.deciding.decide(now_ms)
         found = [step for one in decided for step in self.catalog.serve(self.me.address, one, now_ms)]
         return [*found, *self.clients.plan_routes(now_ms)]
 
@@ -534,8 +548,10 @@ class Node:
                     found.extend(self.programs.moved(entry.uid, now_ms))
                 case JobGroupAssigned():
                     self.hosting.assigned(entry, now_ms)
-                case TreesDecided() if self.hosting.is_to_scale(entry, now_ms):
+                case TreesDecided() if self.hosting.is_to_change(entry, now_ms):
                     found.extend(self.clients.scale(entry, now_ms))
+                case PauseDecided() if self.hosting.is_to_change(entry, now_ms):
+                    found.extend(self.job_groups.work_out(entry, now_ms))
                 case JobAdded():
                     self.job_groups.placed(entry.spec)
                 case JobDropped():
@@ -590,7 +606,7 @@ class Node:
             case _ if isinstance(message, ToFlow):
                 return list(self.router.arrived(sender, message, now_ms))
             case Follow() if self.catalog.keeps:
-                self.balancing.heard(sender, message.load, now_ms)
+                self.loads.heard(sender, message.load, now_ms)
                 return list(self.catalog.hear(sender, message, now_ms))
             case Hello() | Welcome() | Follow() | LogTail() | SignedTail() | Refused():
                 return list(self.catalog.hear(sender, message, now_ms))

@@ -1,10 +1,9 @@
 """Jobs that get roots, and lose them, by themselves (protocol 5.15): ``ALTER JOB … SCALE AUTO (1, 4)``.
 
-The leader of the catalog log's voters asks the planner (``elf.planning.scaling``) for each such job, at the
-pace of all decisions (``elf.planning.pacing``); one is an entry of the log, ``TreesDecided``. The leader of
+The leader of the catalog log's voters asks the planner (``elf.planning.scaling``) for each such job that
+may change (``agents.node.deciding``); a decision is an entry of the log, ``TreesDecided``. The leader of
 the job's group carries it out as the statement ``ALTER JOB … TREES n``: a new version, which begins or is
-aborted like any other. States: none; what was heard of loads is in ``agents.node.balancing``, the rest in the
-log.
+aborted like any other.
 """
 
 from __future__ import annotations
@@ -20,10 +19,10 @@ from elf.planning.pacing import Turn
 from elf.planning.scaling import trees_for
 
 
-def due(log: CatalogLog, agents: Mapping[str, AgentLoad], turn: Turn, now_ms: int) -> Sequence[DecideTrees]:
+def proposed(
+    log: CatalogLog, agents: Mapping[str, AgentLoad], turn: Turn, now_ms: int
+) -> Sequence[DecideTrees]:
     """What is to be decided of jobs that scale by themselves. ``agents``: their loads, by address."""
-    if not turn.due:
-        return ()
     groups = by_group(agents)
     found = [_decided(log, spec, agents, groups, now_ms) for spec in log.jobs() if _may(log, spec, turn)]
     return [one for one in found if one is not None]
@@ -32,9 +31,8 @@ def due(log: CatalogLog, agents: Mapping[str, AgentLoad], turn: Turn, now_ms: in
 def _may(log: CatalogLog, spec: JobSpec, turn: Turn) -> bool:
     """Whether a job scales by itself, is at rest and may change. What came to nothing ``TRIES`` times
     waits for another version."""
-    live = {one.version for one in log.versions(spec.uid)}
-    quiet = len(live) == 1 and not log.is_paused(spec.uid) and not log.read_by(spec.uid)
-    may = spec.scale is not None and quiet and spec.uid not in turn.held
+    quiet = not log.is_paused(spec.uid) and not log.read_by(spec.uid)
+    may = spec.scale is not None and quiet and turn.may(spec.uid, spec.uid)
     return may and log.assignments.in_vain(spec) < TRIES
 
 

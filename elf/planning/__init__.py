@@ -17,7 +17,7 @@ returns a decision with its reasons. Nothing here acts or reads a clock. Nothing
 | ``days`` | how many bytes may go up in a second so that a day's are enough | – |
 | ``deadlines`` | which tasks are done in time, and which are left out | SCALLA, 4.1 and 4.2 |
 | ``phases`` | where the latency of windows is, and what would help | SCALLA, 3.2 |
-| ``pacing`` | whether it is time to change anything, and which units may change | – |
+| ``pacing`` | whether it is time to change anything by itself, and of which jobs | – |
 | ``etp`` | which operator grows on new machines, which machine leaves | Stela (*Assured cloud computing*) |
 | ``fusion`` | which operators belong in one component | Enorm (DEBS 2016), Algorithm 1 |
 | ``scaling`` | how many roots a job should have, and which agents can go | Stela, over what elf has |

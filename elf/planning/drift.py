@@ -3,7 +3,7 @@
 Looks for what ends a pane that are closer together make windows earlier by as much, and no more: so a promise
 that is broken by less than that is kept by the longest pause that is short enough, and one that is broken by
 more stays as it is, since nothing would be won. Where there is much room the pause is as long as keeps
-within ``ROOM`` of it. Between the two lies the hysteresis; each change is measured before the next.
+within ``ROOM`` of it. Between the two lies the hysteresis. When that is asked ``elf.planning.pacing`` says.
 """
 
 from __future__ import annotations
@@ -12,20 +12,14 @@ from typing import Final
 
 from elf.planning.solve import POLLS_MS
 
-SOON_MS: Final = 60_000
-"""Before a promise that is broken is worked out anew; how soon after the last time."""
-LATE_MS: Final = 600_000
-"""The same of one that has room."""
 ROOM: Final = 0.7
 
 
-def pause_of(poll_ms: int, reached_ms: float, within_ms: float, *, kept: bool, rested_ms: int) -> int:
+def pause_of(poll_ms: int, reached_ms: float, within_ms: float, *, kept: bool) -> int:
     """How far apart looks are to be from now on. ``reached_ms``: what is promised has come to, with looks
-    ``poll_ms`` apart for ``rested_ms``."""
-    if not kept and rested_ms >= SOON_MS:
-        able = [one for one in POLLS_MS if one < poll_ms and reached_ms - (poll_ms - one) <= within_ms]
-    elif kept and rested_ms >= LATE_MS:
+    ``poll_ms`` apart."""
+    if kept:
         able = [one for one in POLLS_MS if one > poll_ms and reached_ms + (one - poll_ms) <= ROOM * within_ms]
     else:
-        able = []
+        able = [one for one in POLLS_MS if one < poll_ms and reached_ms - (poll_ms - one) <= within_ms]
     return max(able, default=poll_ms)

@@ -73,6 +73,8 @@ class SimAgent:
     forget_ms = 0
     toys = True
     """Its queries have plans, and no texts (``lab.chaos.engine``)."""
+    process_us: Callable[[], int] | None = None
+    """CPU time is none of a history's: equal seeds are equal."""
     clock_type: type[SimClock] = SimClock
     work_type: type[SimWork] = SimWork
     functions: Functions = PyFunctions()
@@ -216,6 +218,7 @@ class SimAgent:
             ),
             restored,
             new_cluster_uid=f"of {self.agent_id}",
+            process_us=self.process_us,
         )
         if self.toys:
             node.clients.statements.scaling.with_trees = with_trees

@@ -49,7 +49,7 @@ def balanced(seed: int, costs: Costs, agents: int = AGENTS, jobs: int = JOBS) ->
         masters = work.masters()
         before = work.imbalance(LOOK_S)
         for agent in fleet.world.agents:
-            agent.node.balancing.pace = Pace()
+            agent.node.deciding.pace = Pace()
         work.run(WITHIN_S)
         after = work.imbalance(LOOK_S)
         moves = len(list(fleet.world.agents[0].node.log.assignments))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from agents.node.balancing import STALE_MS, Balancing, OwnLoad
+from agents.node.balancing import STALE_MS, Loads, OwnLoad
+from agents.node.deciding import Deciding
 from elf.batch import decode
 from elf.job.catalog.log import CatalogLog
 from elf.job.catalog.permission import forbidden
@@ -20,7 +21,7 @@ from tests.support.histories import begun, said
 from tests.support.jobgroups import exact, leader, staffed
 from tests.support.signed_log import TRUST
 
-PACE = Pace(period_ms=5_000, follow_ms=15_000, cool_ms=20_000)
+PACE = Pace(period_ms=5_000, follow_ms=15_000, rest_ms=20_000)
 CORE_US = 1_000
 """CPU time in a millisecond of a whole core."""
 
@@ -40,7 +41,7 @@ def started(world: World, monkeypatch: pytest.MonkeyPatch, busy: float) -> tuple
     monkeypatch.setattr(JobGroups, "spent", spent)
     for agent in world.agents:
         monkeypatch.setattr(agent.node.sender, "spent", lambda agent=agent: rest(agent))
-        agent.node.balancing.pace = PACE
+        agent.node.deciding.pace = PACE
     return spec, until, first
 
 
@@ -64,7 +65,7 @@ def test_a_job_leaves_an_agent_that_has_much_to_do_and_stays_where_it_comes_to(
     reply = said(world, 2, "SHOW DECISIONS")
     assert isinstance(reply, Reply)
     (row,) = decode(reply.payload).to_pylist()
-    assert (row["job"], row["moves"], row["state"]) == ("job", "master", "done")
+    assert (row["job"], row["changes"], row["state"]) == ("job", "master", "done")
     assert row["why"] == one.why
     reply = said(world, 2, "DESCRIBE job")
     assert isinstance(reply, Reply)
@@ -79,7 +80,7 @@ def test_without_the_setting_nothing_moves(monkeypatch: pytest.MonkeyPatch) -> N
     world.group_members = 3
     spec, _, first = started(world, monkeypatch, busy=0.5)
     for agent in world.agents:
-        agent.node.balancing.pace = None
+        agent.node.deciding.pace = None
     world.run(45_000)
     assert decided(world) == []
     assert leader(world, spec) is first
@@ -92,12 +93,12 @@ def test_without_the_setting_nothing_moves(monkeypatch: pytest.MonkeyPatch) -> N
 def test_what_would_only_change_sides_stays_and_so_does_what_matters_to_nobody(idle: bool) -> None:
     world = World(303, 2)
     spec, _ = begun(world, 5_000)
-    balancing, lead = Balancing(world.agents[0].node.log, PACE), leader(world, spec).address
+    loads, lead = Loads(world.agents[0].node.log), leader(world, spec).address
     job, rest = (10_000, 9_000) if idle else (300_000, 0)
-    balancing.heard(lead, AgentLoad(rest, (GroupLoad(spec.uid, job),)), 1_000)
+    loads.heard(lead, AgentLoad(rest, (GroupLoad(spec.uid, job),)), 1_000)
     for address in ("other:1", "other:2"):
-        balancing.heard(address, AgentLoad(0), 1_000)
-    assert balancing.decide(2_000) == ()
+        loads.heard(address, AgentLoad(0), 1_000)
+    assert Deciding(world.agents[0].node.log, loads, PACE).decide(2_000) == ()
 
 
 def test_who_decided_with_a_clock_ahead_holds_up_no_other_job() -> None:
@@ -108,10 +109,10 @@ def test_who_decided_with_a_clock_ahead_holds_up_no_other_job() -> None:
         log = CatalogLog(world.agents[0].node.log.after(0))
         seq, at_ms = log.last + 1, 10**9
         log.append(JobGroupAssigned(seq=seq, uid=uid, origin=other, target=lead, at_ms=at_ms, why="so it is"))
-        balancing = Balancing(log, PACE)
-        balancing.heard(lead, AgentLoad(300_000, (GroupLoad(spec.uid, 300_000),)), 1_000)
-        balancing.heard(other, AgentLoad(0), 1_000)
-        assert [one.uid for one in balancing.decide(2_000)] == moves
+        loads = Loads(log)
+        loads.heard(lead, AgentLoad(300_000, (GroupLoad(spec.uid, 300_000),)), 1_000)
+        loads.heard(other, AgentLoad(0), 1_000)
+        assert [one.uid for one in Deciding(log, loads, PACE).decide(2_000)] == moves
 
 
 def test_the_leader_of_the_voters_dies_and_the_next_one_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -186,15 +187,20 @@ def test_a_load_goes_with_its_job_and_is_said_by_who_has_it() -> None:
     staffed(world, spec, 3)
     lead = leader(world, spec)
     other = next(agent for agent in world.agents if agent is not lead)
-    balancing = Balancing(world.agents[0].node.log, PACE)
-    balancing.heard(lead.address, AgentLoad(9, (GroupLoad(spec.uid, 70),)), 1_000)
-    balancing.heard(other.address, AgentLoad(5, (GroupLoad(spec.uid, 4),)), 2_000)
-    loads = balancing.loads(3_000)
+    heard = Loads(world.agents[0].node.log)
+    heard.heard(lead.address, AgentLoad(9, (GroupLoad(spec.uid, 70),)), 1_000)
+    heard.heard(other.address, AgentLoad(5, (GroupLoad(spec.uid, 4),)), 2_000)
+    loads = heard.loads(3_000)
     assert (loads[lead.address].units, loads[other.address].units) == ({spec.uid: 70}, {})
     said(world, 0, f"ALTER JOB job MOVE TO 'a{other.index}'")
-    loads = balancing.loads(3_000)
+    loads = heard.loads(3_000)
     assert (loads[lead.address].total, loads[other.address].total) == (9, 75)
-    assert set(balancing.loads(1_500 + STALE_MS)) == {other.address}
+    # who has led it says it once more, and what it takes in all: that goes with it
+    heard.heard(lead.address, AgentLoad(9, (GroupLoad(spec.uid, 70),), 300), 3_000)
+    heard.heard(other.address, AgentLoad(5, (), 90), 3_000)
+    loads = heard.loads(3_500)
+    assert (loads[lead.address].total, loads[other.address].total) == (94, 296)
+    assert heard.loads(3_500 + STALE_MS) == {}
 
 
 def test_an_agent_says_what_has_most_and_what_it_has_seen_for_a_whole_look() -> None:

@@ -26,7 +26,7 @@ from tests.support.histories import asked, begun, check_all, said
 from tests.support.regions import REGIONS, one_head_each, world_of
 from tests.support.signed_log import TRUST
 
-PACE = Pace(period_ms=5_000, follow_ms=5_000, cool_ms=20_000)
+PACE = Pace(period_ms=5_000, follow_ms=5_000, rest_ms=20_000)
 
 
 def stated(root: str) -> dict[tuple[str, str], tuple[float, float | None]]:
@@ -73,7 +73,7 @@ def test_a_slow_border_is_gone_round_by_itself_and_windows_are_exact() -> None:
     world.run_until(lambda: crossings(world, spec) == {slow: other, other: root}, 40_000)
     world.run(7_000)
     (row,) = decided(world)
-    assert (row["job"], row["moves"], row["state"]) == ("job", "route", "in effect")
+    assert (row["job"], row["changes"], row["state"]) == ("job", "route", "in effect")
     assert row["to"].startswith(f"{slow} → {other} → {root}")
     assert "by the plan" in row["why"]
     text, told = asked(world, 2, "EXPLAIN ROUTES")

@@ -20,7 +20,7 @@ from tests.support.histories import begun, said
 from tests.support.jobgroups import exact, leader, staffed
 from tests.support.versions import versions
 
-PACE = Pace(period_ms=3_000, follow_ms=6_000, cool_ms=12_000)
+PACE = Pace(period_ms=3_000, follow_ms=6_000, rest_ms=12_000)
 
 
 def told(world: World, sql: str, through: int = 0) -> str:
@@ -45,7 +45,7 @@ def takes(monkeypatch: pytest.MonkeyPatch, world: World, cores: float) -> None:
 
     monkeypatch.setattr(JobGroups, "spent", spent)
     monkeypatch.setattr(JobGroups, "spent_on_windows", lambda groups: {})
-    monkeypatch.setattr("agents.node.balancing.Pace", lambda: PACE)
+    monkeypatch.setattr("agents.node.deciding.Pace", lambda: PACE)
     monkeypatch.setattr("agents.node.balancing.LOOK_MS", 2_000)
 
 
@@ -102,7 +102,7 @@ def test_a_job_that_scales_by_itself_grows_and_shrinks_with_what_it_takes(
     reply = said(world, 2, "SHOW DECISIONS")
     assert isinstance(reply, Reply)
     (row,) = decode(reply.payload).to_pylist()
-    assert (row["job"], row["moves"], row["from"], row["to"], row["state"]) == (
+    assert (row["job"], row["changes"], row["from"], row["to"], row["state"]) == (
         "job",
         "trees",
         "1",
@@ -184,8 +184,8 @@ def test_what_always_comes_to_nothing_is_not_decided_for_ever(monkeypatch: pytes
     spec, _ = begun(world, 170_000, rate_ms=2_000)
     staffed(world, spec, 3)
     takes(monkeypatch, world, 0.9)
-    carries = Hosting.is_to_scale
-    monkeypatch.setattr(Hosting, "is_to_scale", lambda *_: False)
+    carries = Hosting.is_to_change
+    monkeypatch.setattr(Hosting, "is_to_change", lambda *_: False)
     told(world, "ALTER JOB job SCALE AUTO (1, 2)")
     log = world.agents[0].node.log
     world.run(100_000)
@@ -195,7 +195,7 @@ def test_what_always_comes_to_nothing_is_not_decided_for_ever(monkeypatch: pytes
         "says why"
     )
     told(world, "ALTER JOB job SCALE AUTO (1, 3)")
-    monkeypatch.setattr(Hosting, "is_to_scale", carries)
+    monkeypatch.setattr(Hosting, "is_to_change", carries)
     world.run_until(lambda: now(world, spec).plan.trees == 2, 60_000)
     assert facts(world)["scale"] == "by itself, 1 to 3 trees"
 

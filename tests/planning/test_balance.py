@@ -1,4 +1,4 @@
-"""Flux's rule, and when it may act."""
+"""Flux's rule, and what units take."""
 
 from __future__ import annotations
 
@@ -8,25 +8,34 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elf.planning.balance import Load, balance, imbalance
-from elf.planning.pacing import Pace, turn
+from elf.planning.balance import Load, balance, beside, imbalance, learned
 
 
-def test_the_biggest_unit_that_suits_goes_from_the_first_to_the_last_and_so_on() -> None:
+def test_the_unit_that_suits_best_goes_from_the_first_to_the_last_and_so_on() -> None:
     loads = {
-        "a": Load({"huge": 90, "big": 30, "small": 5}),
+        "a": Load({"huge": 90, "big": 60, "small": 5}),
         "b": Load({"x": 40, "y": 30}),
         "c": Load({"z": 20}),
         "d": Load({}, fixed=10),
     }
-    found = balance(loads)
-    # with the huge one d would be at 100, which is less than 125, so it suits
-    assert [(one.unit, one.origin, one.target) for one in found.moves] == [
-        ("huge", "a", "d"),
-        ("x", "b", "c"),
-    ]
-    assert (found.moves[0].size, found.moves[0].origin_load, found.moves[0].target_load) == (90, 125, 10)
-    assert found.reasons[0] == "the busiest of 4 agents has 2.22 times the mean load"
+    found = balance(loads, most=2)
+    # with the huge one d would be at 100, with the big one a is at 95: the others change less
+    assert [(one.unit, one.origin, one.target) for one in found.moves] == [("big", "a", "d"), ("y", "b", "c")]
+    assert (found.moves[0].size, found.moves[0].origin_load, found.moves[0].target_load) == (60, 155, 10)
+    assert found.reasons[0].startswith(
+        "the busiest of 4 agents has 2.43 times the mean load, and will have 1."
+    )
+
+
+def test_it_goes_on_with_the_loads_that_agents_will_have() -> None:
+    """Several units leave an agent in one decision, each once, and no more than are needed."""
+    loads = {"a": Load({f"u{n}": 10 for n in range(9)}), "b": Load({}), "c": Load({})}
+    found = balance(loads, below=1.1)
+    assert [one.target for one in found.moves].count("b") == 3
+    assert len(found.moves) == len({one.unit for one in found.moves}) == 6
+    assert found.moves[-1].origin_load == 40
+    assert len(balance(loads, below=2.1).moves) == 3
+    assert len(balance(loads, most=2).moves) == 2
 
 
 def test_what_would_only_change_sides_stays() -> None:
@@ -38,6 +47,19 @@ def test_what_would_only_change_sides_stays() -> None:
 def test_held_units_stay() -> None:
     loads = {"a": Load({"big": 40, "small": 10}, fixed=50), "b": Load({})}
     assert [one.unit for one in balance(loads, held={"big"}).moves] == ["small"]
+
+
+def test_what_units_take_beside_what_is_counted_is_learned_of_all_agents() -> None:
+    counted = {"a": Load({"u": 30.0, "v": 20.0}, 5), "b": Load({"w": 10.0}, 5), "c": Load({}, 5)}
+    whole = {"a": 80.0 + 4 * 50, "b": 80.0 + 4 * 10, "c": 80.0}
+    factor = learned({at: (counted[at], whole[at]) for at in whole})
+    assert factor == pytest.approx(4)
+    assert [beside(counted[at], whole[at], factor) for at in whole] == pytest.approx([80, 80, 80])
+    # nobody's units take more than there is, nor less than is counted; and who says nothing says nothing
+    assert learned({"a": (Load({"u": 50.0}), 100.0), "b": (Load({}), 1.0)}) == 1.98
+    assert learned({"a": (Load({"u": 50.0}), 60.0), "b": (Load({}), 90.0)}) == 1
+    assert learned({"a": (Load({"u": 50.0}), 60.0)}) == learned({}) == 1
+    assert beside(counted["a"], None, 4) == 5
 
 
 units = st.dictionaries(st.sampled_from("uvwxyz"), st.integers(1, 100), max_size=6)
@@ -77,39 +99,3 @@ def test_repeated_it_comes_to_rest(agents: int, jobs: int, rng) -> None:  # type
 def test_nobody_who_does_nothing_is_out_of_balance() -> None:
     assert imbalance({"a": Load({}), "b": Load({})}) == 1.0
     assert imbalance({}) == 1.0
-
-
-PACE = Pace(above=1.3, below=1.1, period_ms=10_000, follow_ms=30_000, cool_ms=60_000)
-
-
-def test_it_begins_above_one_limit_and_goes_on_to_the_other() -> None:
-    assert not turn(PACE, 1.2, [], (), 100_000).due
-    assert turn(PACE, 1.31, [], (), 100_000).due
-    # it has begun: the last change was 20 s ago
-    assert turn(PACE, 1.2, [("j", 80_000)], (), 100_000).due
-    assert not turn(PACE, 1.1, [("j", 80_000)], (), 100_000).due
-    # nothing has changed for long: it is at rest
-    assert not turn(PACE, 1.2, [("j", 60_000)], (), 100_000).due
-
-
-def test_what_has_moved_is_measured_and_stays_for_a_while() -> None:
-    assert not turn(PACE, 9.0, [("j", 95_000)], (), 100_000).due
-    assert turn(PACE, 9.0, [("i", 30_000), ("j", 50_000)], {"k"}, 100_000).held == {"j", "k"}
-    assert "5 s ago" in turn(PACE, 9.0, [("j", 95_000)], (), 100_000).reasons[0]
-
-
-def test_there_are_only_so_many_moves_an_hour() -> None:
-    moved = [(f"j{n}", 1_000 * n) for n in range(60)]
-    pace = Pace(most=60)
-    assert not turn(pace, 9.0, moved, (), 3_500_000).due
-    assert "60 in the last hour" in turn(pace, 9.0, moved, (), 3_500_000).reasons[0]
-    assert turn(pace, 9.0, moved, (), 3_600_001).due
-
-
-def test_another_clock_that_is_behind_moves_nothing_early() -> None:
-    assert not turn(PACE, 9.0, [("j", 105_000)], (), 100_000).due
-
-
-def test_a_pace_that_would_turn_round_and_round_is_refused() -> None:
-    with pytest.raises(ValueError, match="no pace"):
-        Pace(above=1.1, below=1.2)

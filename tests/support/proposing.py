@@ -16,6 +16,7 @@ from elf.job.messages.log import (
     AddProgram,
     AddVersion,
     AssignJobGroup,
+    DecidePause,
     DropJobEntry,
     EndFlow,
     EndVersion,
@@ -72,6 +73,7 @@ class Proposals:
             (8, self._ends_flow),
             (4, self._moves),
             (2, self._assigns),
+            (2, self._pauses),
             (1, self._programs),
             (1, self._bootstraps),
         ]
@@ -160,6 +162,14 @@ class Proposals:
         return AssignJobGroup(
             uid=uid, origin=origin, target=self._address(), at_ms=self._terms - self.rng.randrange(2), why="w"
         )
+
+    def _pauses(self) -> Proposal | None:
+        if not self.jobs:
+            return None
+        uid = self.rng.choice(list(self.jobs))
+        self._terms += 1
+        before, at_ms = self.rng.choice([10, 50]), self._terms - self.rng.randrange(2)
+        return DecidePause(uid=uid, before_ms=before, pause_ms=20, reached_ms=9, at_ms=at_ms, why="w")
 
     def _programs(self) -> Proposal:
         creator = self.rng.choice(["me", "you"])

@@ -23,6 +23,7 @@ from elf.job.messages.log import (
     AggregateAdded,
     AssignJobGroup,
     ChangeRoster,
+    DecidePause,
     DecideRoute,
     DecideTrees,
     DropJobEntry,
@@ -40,6 +41,7 @@ from elf.job.messages.log import (
     MemberLeft,
     MoveJobGroup,
     OutputAdded,
+    PauseDecided,
     ProgramAdded,
     Proposal,
     RosterChanged,
@@ -156,6 +158,8 @@ def entry_for(log: CatalogLog, proposal: Proposal) -> LogEntry | None:
             return _decided(log, seq, proposal)
         case DecideRoute():
             return _routed(log, seq, proposal)
+        case DecidePause():
+            return _paused(log, seq, proposal)
         case EndFlow():
             ends = log.flow(proposal.uid) is not None and not log.readers(proposal.uid)
             return FlowEnded(seq=seq, uid=proposal.uid) if ends else None
@@ -214,13 +218,32 @@ def _routed(log: CatalogLog, seq: int, said: DecideRoute) -> RouteDecided | None
     )
 
 
+def _paused(log: CatalogLog, seq: int, said: DecidePause) -> PauseDecided | None:
+    """The same of the pause between looks."""
+    last, spec = log.assignments.last(said.uid), log.job(said.uid)
+    chosen = None if spec is None else spec.definition.chosen
+    if chosen is None or chosen.poll_ms != said.before_ms or said.pause_ms == said.before_ms:
+        return None
+    if last is not None and last.at_ms >= said.at_ms:
+        return None
+    return PauseDecided(
+        seq=seq,
+        uid=said.uid,
+        before_ms=said.before_ms,
+        pause_ms=said.pause_ms,
+        reached_ms=said.reached_ms,
+        at_ms=said.at_ms,
+        why=said.why,
+    )
+
+
 def is_behind(log: CatalogLog, proposal: Proposal) -> bool:
     """Whether a proposal is about a job that this log has not come to. The proposer knows more entries then,
     and an ``entry_for`` of None does not say that what it asks for stands in the log."""
     match proposal:
         case AddVersion():
             uid = proposal.spec.uid
-        case EndVersion() | MoveJobGroup() | AssignJobGroup() | DecideTrees():
+        case EndVersion() | MoveJobGroup() | AssignJobGroup() | DecideTrees() | DecidePause():
             uid = job_of(proposal.uid)
         case _:
             return False

@@ -1,9 +1,9 @@
 """What was decided of jobs by itself, as the entries of the catalog log say, and whether it was done.
 
-A *decision* is an entry ``JobGroupAssigned``: the group has gone when a ``JobGroupMoved`` after it names the
-target. Or it is a ``TreesDecided``: the job has its trees when a ``VersionAdded`` after it has as many,
-unless that version is aborted. What is asked here is a function of the log: whoever leads its voters next
-finds the same.
+A *decision* is an entry ``JobGroupAssigned``: the group has gone when a ``JobGroupMoved`` after it names
+the target. Or it is a ``TreesDecided`` or a ``PauseDecided``: the job has its trees, or looks that far
+apart, when a ``VersionAdded`` after it says so, unless that version is aborted. What is asked here is a
+function of the log: whoever leads its voters next finds the same.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Final
 
-from elf.job.messages.log import JobGroupAssigned, JobGroupMoved, TreesDecided, VersionEnded
+from elf.job.messages.log import JobGroupAssigned, JobGroupMoved, PauseDecided, TreesDecided, VersionEnded
 from elf.job.spec import JobSpec, job_of
 
-Decided = JobGroupAssigned | TreesDecided
+Decided = JobGroupAssigned | TreesDecided | PauseDecided
 
 DECIDED_MS: Final = 60_000
 """A decision that is heard later than this is no longer carried out."""
@@ -53,24 +53,24 @@ class Assignments:
         """A job has another version."""
         self._versions.setdefault(spec.uid, {})[spec.version] = seq
         last = self._last.get(spec.uid)
-        if isinstance(last, TreesDecided) and not spec.unusable and last.trees == spec.plan.trees:
+        if last is not None and not spec.unusable and _is_done(last, spec):
             self._gone.add(last.seq)
 
     def ended(self, entry: VersionEnded, newest: JobSpec) -> None:
         """A version of a job is over, another one is not; one that is the ``newest`` was aborted."""
         last = self._last.get(entry.uid)
-        if isinstance(last, TreesDecided) and newest.version == entry.version:
+        if isinstance(last, TreesDecided | PauseDecided) and newest.version == entry.version:
             self._gone.discard(last.seq)
 
     def detached(self, uid: str, version: int) -> None:
         """A version of a job reads nothing any more."""
         self._versions.get(uid, {}).pop(version, None)
 
-    def in_vain(self, spec: JobSpec) -> int:
-        """How many decisions on the trees of a version came to nothing, if no other version is there or under
+    def in_vain(self, spec: JobSpec, kind: type[Decided] = TreesDecided) -> int:
+        """How many decisions of a kind on a version came to nothing, if no other version is there or under
         way. The entries of other versions do not matter: they may be forgotten."""
         added = self._versions.get(spec.uid, {}).get(spec.version, 0)
-        return sum(isinstance(one, TreesDecided) and one.uid == spec.uid and one.seq > added for one in self)
+        return sum(isinstance(one, kind) and one.uid == spec.uid and one.seq > added for one in self)
 
     def forget(self, job: str) -> None:
         """A job is over; what was decided of it is shown for a while."""
@@ -88,3 +88,14 @@ class Assignments:
     def __iter__(self) -> Iterator[Decided]:
         """The last ones, in their order."""
         return iter(self._all)
+
+
+def _is_done(entry: Decided, spec: JobSpec) -> bool:
+    """Whether a version does what was decided."""
+    match entry:
+        case TreesDecided():
+            return entry.trees == spec.plan.trees
+        case PauseDecided():
+            return spec.definition.chosen is not None and spec.definition.chosen.poll_ms == entry.pause_ms
+        case JobGroupAssigned():
+            return False

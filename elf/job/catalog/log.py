@@ -44,6 +44,7 @@ from elf.job.messages.log import (
     MemberJoined,
     MemberLeft,
     OutputAdded,
+    PauseDecided,
     ProgramAdded,
     RosterChanged,
     RouteDecided,
@@ -176,7 +177,7 @@ class CatalogLog(Members):
             case JobGroupMoved():
                 self.assignments.moved(entry)
                 self._move(entry)
-            case JobGroupAssigned() | TreesDecided():
+            case JobGroupAssigned() | TreesDecided() | PauseDecided():
                 self.assignments.add(entry)
             case RouteDecided():
                 self.routings.add(entry)
@@ -443,7 +444,7 @@ class CatalogLog(Members):
                 spec = self._jobs.get(self._outputs[entry.uid].job)
             case JobGroupMoved() if job_of(entry.uid) in self._programs:
                 return self.streams()
-            case JobGroupMoved() | JobGroupAssigned() | TreesDecided():
+            case JobGroupMoved() | JobGroupAssigned() | TreesDecided() | PauseDecided():
                 moved = [flow for known in self.versions(job_of(entry.uid)) for flow in known.flows]
                 return tuple(sorted({flow.fragment.stream for flow in moved}))
             case RouteDecided():

@@ -15,6 +15,7 @@ from elf.job.messages.log import (
     AddAggregate,
     AddOutput,
     AssignJobGroup,
+    DecidePause,
     DecideRoute,
     DecideTrees,
     DropJobEntry,
@@ -50,7 +51,7 @@ def forbidden(log: CatalogLog, asker: str, voter: str, proposal: Proposal, now_m
         case EndVersion():
             leader = log.leader(job_of(proposal.uid))
             return "" if leader in (None, asker) else f"the job is led at {leader}"
-        case EndFlow() | AssignJobGroup() | DecideTrees() | DecideRoute():
+        case EndFlow() | AssignJobGroup() | DecideTrees() | DecideRoute() | DecidePause():
             return "" if asker == voter else "the leader of the voters says so, and nobody else"
         case _:
             return ""

@@ -20,15 +20,15 @@ from elf.job.group.reconfiguration import Reconfiguration
 from elf.job.group.records import RECORD_BYTES_MAX
 from elf.job.group.subscribers import Subscribers
 from elf.job.messages.groups import CreateJob, FillHistory, FunctionFailed, JobStatus, ReconfigureJob
+from elf.job.messages.log import PauseDecided
 from elf.job.output import OutputKept
 from elf.job.promised import Kept, is_kept, is_promised, promised_ends
 from elf.job.rollup.panes import PRUNE_MS
 from elf.job.rollup.rooted import event_time
 from elf.job.spec import END_OF_TIME, START_OF_TIME
 from elf.job.tables import StoredTable
-from elf.job.work import JobWork
+from elf.job.work import JobWork, PromiseWork
 from elf.planning.costs import JobCosts
-from elf.planning.drift import pause_of
 from elf.wire.base import Answer
 from elf.wire.clients import WindowResult
 
@@ -87,7 +87,7 @@ class JobGroup:
         self.commits = self._rows = self.final_us = 0
         self._last_status = b""
         """Of the last result."""
-        self._begin_keeping(now_ms)
+        self._begin_keeping()
 
     # -- changes ---------------------------------------------------------------------------------------------
 
@@ -118,7 +118,7 @@ class JobGroup:
         if not found:
             return []
         if self.master.current.number != self._kept_of:
-            self._begin_keeping(now_ms)
+            self._begin_keeping()
         change = self.master.change
         if change is not None and change.outcome == "" and not self.master.current.failed:
             self._failure = ""
@@ -166,39 +166,33 @@ class JobGroup:
         late = kept.committed(spec.plan, promise, ends, now_ms)
         return [Judged(spec.name, promise.text, len(ends) - late, late)] if ends else []
 
-    def work_out(self, now_ms: int) -> list[Effect]:
-        """The settings of its promise anew, where they do not fit (``elf.planning.drift``)."""
+    def reached(self) -> tuple[int, bool] | None:
+        """What the windows of its promise have come to (ms), and whether they were in time; None: it has
+        none, or they are too few."""
+        promise = self.master.spec.plan.promise
+        work = PromiseWork() if promise is None else self._kept.work(promise)
+        kept = None if promise is None else is_kept(promise, work)
+        if promise is None or kept is None:
+            return None
+        return work.mean_ms if promise.percent is None else work.quantile_ms, kept
+
+    def work_out(self, entry: PauseDecided, now_ms: int) -> list[Effect]:
+        """The settings of its promise anew, as the catalog log wants them (protocol 5.17)."""
         definition, promise = self.master.spec.definition, self.master.spec.plan.promise
         chosen = definition.chosen
-        if promise is None or chosen is None or not self.master.spec.replicated:
+        if promise is None or chosen is None or chosen.poll_ms != entry.before_ms:
             return []
-        work = self._kept.work(promise)
-        if (kept := is_kept(promise, work)) is None:
-            return []
-        reached = work.mean_ms if promise.percent is None else work.quantile_ms
-        poll_ms = pause_of(
-            chosen.poll_ms,
-            reached,
-            promise.within_us / 1000,
-            kept=kept,
-            rested_ms=now_ms - self._worked_out_ms,
+        anew = replace(
+            chosen, poll_ms=entry.pause_ms, reached_ms=entry.reached_ms, keeps=True, why=(entry.why,)
         )
-        if poll_ms == chosen.poll_ms:
-            return []
-        why = f"worked out anew: {reached:,} ms with looks {chosen.poll_ms} ms apart, now {poll_ms}"
-        expected = max(0, reached + poll_ms - chosen.poll_ms)
-        anew = replace(chosen, poll_ms=poll_ms, reached_ms=expected, keeps=True, why=(why,))
-        found = self.reconfiguration.worked_out(
-            replace(definition, chosen=anew), f"{promise.text} {why}", now_ms
+        return self.reconfiguration.worked_out(
+            replace(definition, chosen=anew), f"{promise.text} {entry.why}", now_ms
         )
-        if found:
-            self._begin_keeping(now_ms)
-        return found
 
-    def _begin_keeping(self, now_ms: int) -> None:
+    def _begin_keeping(self) -> None:
         """A promise is judged by windows of one version: another one has other settings, or promises another
         thing."""
-        self._kept, self._kept_of, self._worked_out_ms = Kept(), self.master.current.number, now_ms
+        self._kept, self._kept_of = Kept(), self.master.current.number
 
     def fill(self, request: FillHistory) -> list[Effect]:
         """Windows of before the job began, which were made offline."""

@@ -44,6 +44,7 @@ from elf.job.messages.groups import (
     SubscribeJob,
 )
 from elf.job.messages.inquiries import NotifyJob
+from elf.job.messages.log import PauseDecided
 from elf.job.rollup.decide import RootSettings
 from elf.job.rollup.flowroots import StoredPanes
 from elf.job.spec import JobSpec, VersionRecord, app_id, job_of
@@ -136,6 +137,16 @@ class JobGroups:
     def spent_on_windows(self) -> dict[str, int]:
         """The part of it that is for windows beside panes."""
         return {group.master.spec.uid: group.final_us + COMMIT_US * group.commits for group in self}
+
+    def promised(self) -> dict[str, tuple[int, bool]]:
+        """What the windows of jobs here have come to that promise when they come: as ``JobGroup.reached``."""
+        told = {uid: group.reached() for uid, group in self._job_groups.items() if uid in self._led}
+        return {uid: one for uid, one in told.items() if one is not None}
+
+    def work_out(self, entry: PauseDecided, now_ms: int) -> list[Effect]:
+        """The catalog log wants other settings of a job that is led here."""
+        group = self._job_groups.get(entry.uid)
+        return [] if group is None else [*group.work_out(entry, now_ms), *self.advance(group, now_ms)]
 
     def scaling(self) -> set[str]:
         """The groups that we lead of jobs that scale by themselves."""
@@ -459,7 +470,6 @@ class JobGroups:
                 group.tell_of_silence(self._proposals.founders.why(group.master.spec, now_ms), now_ms)
             )
             found.extend(group.reconfiguration.tell_of_units(now_ms))
-            found.extend(group.work_out(now_ms))
             found.extend(self.advance(group, now_ms))
             found.extend(group.prune(now_ms))
         return found

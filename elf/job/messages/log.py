@@ -171,6 +171,20 @@ class RouteDecided(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     acts: bool = True
 
 
+class PauseDecided(msgspec.Struct, frozen=True, tag=True, kw_only=True):
+    """A job that promises when its windows come is to have looks ``pause_ms`` apart for what ends its panes,
+    and not ``before_ms`` (protocol 5.17), as was decided at ``at_ms``; ``why`` in words. What is promised
+    should come to ``reached_ms`` then. Whether it has them a ``VersionAdded`` says."""
+
+    seq: Serial
+    uid: JobUid
+    before_ms: Millis
+    pause_ms: Millis
+    reached_ms: Count
+    at_ms: Millis
+    why: Text
+
+
 class VersionAdded(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     """PREPARE: a new version of a job, with the flows that it reads beside those of earlier versions."""
 
@@ -208,6 +222,7 @@ LogEntry = (
     | JobGroupAssigned
     | TreesDecided
     | RouteDecided
+    | PauseDecided
     | VersionAdded
     | VersionEnded
     | RosterChanged
@@ -242,19 +257,24 @@ class Welcome(Message, frozen=True, kw_only=True):
 
 class GroupLoad(msgspec.Struct, frozen=True, array_like=True):
     """What a job group takes of the agent that leads it, in millionths of a core; ``windows``: of it, those
-    that the master makes beside the panes."""
+    that the master makes beside the panes. ``reached_ms``: what the last windows of a job that promises when
+    they come have come to; None: it promises nothing, or they are too few; ``kept``: they were in time."""
 
     uid: GroupUid
     load: Count
     windows: Count = 0
+    reached_ms: Count | None = None
+    kept: bool = True
 
 
 class AgentLoad(msgspec.Struct, frozen=True, array_like=True):
     """What an agent has done of late, as far as it is counted (``elf.job.work``), in millionths of a core:
-    for the job groups that it leads, those with the most; and for all else."""
+    for the job groups that it leads, those with the most; and for all else. ``whole``: what its process has
+    taken, with what is not counted; None: that is not known."""
 
     rest: Count
     groups: Annotated[tuple[GroupLoad, ...], msgspec.Meta(max_length=LOADS_MAX)] = ()
+    whole: Count | None = None
 
 
 class Follow(Message, frozen=True, kw_only=True):
@@ -436,6 +456,18 @@ class DecideRoute(Message, frozen=True, kw_only=True, tag=True):
     acts: bool = True
 
 
+class DecidePause(Message, frozen=True, kw_only=True, tag=True):
+    """The leader of the voters to itself: looks for what ends a job's panes are to be closer, or further
+    apart."""
+
+    uid: JobUid
+    before_ms: Millis
+    pause_ms: Millis
+    reached_ms: Count
+    at_ms: Millis
+    why: Text
+
+
 class EndFlow(Message, frozen=True, kw_only=True, tag=True):
     """The leader of the voters to itself: no job has read this flow for a while."""
 
@@ -460,6 +492,7 @@ Proposal = (
     | AssignJobGroup
     | DecideTrees
     | DecideRoute
+    | DecidePause
     | EndFlow
     | AddVersion
     | EndVersion

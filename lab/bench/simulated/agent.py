@@ -146,6 +146,10 @@ class TimedAgent(SimAgent):
     def new_store(self) -> TimedStore:
         return TimedStore(None, self.index)
 
+    def process_us(self) -> int:
+        """CPU time of its core so far."""
+        return round(1_000 * self.world.cores[self.index].cpu_ms)
+
     def tell(self, what: str, about: str) -> None:
         """Say something of itself, in the step that is under way."""
         self._said.append((what, about))

@@ -13,7 +13,14 @@ from elf.job.catalog.log import CatalogLog
 from elf.job.effects import SaveCosts
 from elf.job.group.commits import Commits, Step, Wanted
 from elf.job.group.groups import JobGroups
-from elf.job.messages.log import AssignJobGroup, DecideTrees, JobGroupAssigned, TreesDecided
+from elf.job.messages.log import (
+    AssignJobGroup,
+    DecidePause,
+    DecideTrees,
+    JobGroupAssigned,
+    PauseDecided,
+    TreesDecided,
+)
 from overlay.raft.election import Election
 from overlay.raft.leading import Leadership, Progress
 from overlay.raft.messages import TimeoutNow, VoteRequest
@@ -103,3 +110,20 @@ def learns_for_itself(patch: pytest.MonkeyPatch) -> None:
         return wanted(commits, effect)
 
     patch.setattr(Commits, "wanted", told)
+
+
+def obeys_late_decisions_on_looks(patch: pytest.MonkeyPatch) -> None:
+    """protocol 5.17: a decision that comes late sets looks anew that were set otherwise meanwhile."""
+
+    def paused(log: CatalogLog, seq: int, said: DecidePause) -> PauseDecided:
+        return PauseDecided(
+            seq=seq,
+            uid=said.uid,
+            before_ms=said.before_ms,
+            pause_ms=said.pause_ms,
+            reached_ms=said.reached_ms,
+            at_ms=said.at_ms,
+            why=said.why,
+        )
+
+    patch.setattr("elf.job.catalog.admission._paused", paused)
