@@ -194,6 +194,7 @@ class Loop:
                 | do.CommitPanes()
                 | do.CommitWindows()
                 | do.MakeEarly()
+                | do.MakeReady()
                 | do.TryFunctions()
                 | do.TryAggregate()
                 | groups.Draft()

@@ -85,6 +85,11 @@ class Kept:
         self._failed = frozenset[Span]()
         """How smaller windows have failed of which larger ones are still to be made."""
 
+    @property
+    def next_us(self) -> int | None:
+        """Windows that end later may go on from here; None: there is nothing to go on from."""
+        return None if self._assembly is None else self._assembly.next_us
+
     def made(self, key: Hashable | None) -> Contents | None:
         """Windows that an equal job has had made already."""
         return None if key is None else self._contents.get(key)
@@ -180,15 +185,16 @@ class Version:
 
     @contextlib.contextmanager
     def alone(self, term: int = 0) -> Iterator[tuple[FinisherPort, Kept]]:
-        """For one thread, while it makes windows in a term of their job group. Nothing is kept of those that
-        cannot be made."""
+        """For one thread, while it makes windows in a term of their job group; 0: they are of committed panes
+        alone, and whoever leads next may go on from them. Nothing is kept of those that cannot be made."""
         try:
             with self._lock:
                 try:
                     if self._finisher is None:
                         self._finisher = self._finishing(self.plan)
                     if self.common is not None and self._term != term:
-                        self._term, self._kept = term, Kept()
+                        self._kept = Kept() if self._term else self._kept
+                        self._term = term
                     yield self._finisher, self._kept
                 except BaseException:
                     self._kept = Kept()  # before another thread may go on from it
@@ -226,9 +232,9 @@ class Versions:
         self._versions: dict[tuple[str, int], Version] = {}
         self._common: dict[Plan, Version] = {}
 
-    def own(self, work: CommitWindows) -> Version:
+    def own(self, spec: JobSpec) -> Version:
         """What windows of panes that are not committed are made with: no other job may have them."""
-        return self._version(work.spec)
+        return self._version(spec)
 
     def maker(self, work: CommitWindows) -> Version:
         """What these windows are made with: the version's own, or what equal ones have in common."""

@@ -33,6 +33,7 @@ from agents.committing.reducing import why_not as reduce_fails
 from agents.committing.sides import finished, staged
 from agents.committing.staging import RangeStages, Statement
 from agents.committing.status import status_of_windows
+from agents.committing.warming import warm
 from agents.committing.windowcommits import Treat, drafted_windows, names_of, pieces_of, treated
 from agents.disk.store import Store, StoreError
 from agents.ports import Queue, Reports
@@ -51,6 +52,7 @@ from elf.job.effects import (
     CommitPanes,
     CommitWindows,
     MakeEarly,
+    MakeReady,
     TryAggregate,
     TryFunctions,
 )
@@ -59,6 +61,7 @@ from elf.job.events import (
     EarlyMade,
     Failure,
     FunctionsTried,
+    MadeReady,
     Offloaded,
     PanesCommitted,
     WindowsCommitted,
@@ -72,9 +75,17 @@ from elf.ql.own import OwnAggregate
 from elf.ql.plan import Fragment, Function, Plan
 from elf.wire.clients import WindowResult
 
-Wanted = Combine | CommitPanes | CommitWindows | MakeEarly | TryFunctions | TryAggregate | Draft
+Wanted = Combine | CommitPanes | CommitWindows | MakeEarly | MakeReady | TryFunctions | TryAggregate | Draft
 Made = (
-    Combined | PanesCommitted | WindowsCommitted | EarlyMade | FunctionsTried | Offloaded | Drafted | Failure
+    Combined
+    | PanesCommitted
+    | WindowsCommitted
+    | EarlyMade
+    | MadeReady
+    | FunctionsTried
+    | Offloaded
+    | Drafted
+    | Failure
 )
 
 
@@ -132,6 +143,9 @@ class Making:
                 return _queue_of(effect.flow.fragment), partial(self._combine, effect)
             case MakeEarly():
                 return _queue_to_finish(effect.committed.spec.plan), partial(self._early, effect)
+            case MakeReady():
+                plan, version = effect.spec.plan, self.versions.own(effect.spec)
+                return _queue_to_finish(plan), partial(self._make_ready, effect, version)
             case TryFunctions():
                 return "functions", partial(self._try_functions, effect)
             case TryAggregate():
@@ -148,7 +162,7 @@ class Making:
                 return _queue_to_finish(work.spec.plan), partial(self._draft, effect, work, version)
             case Draft(work=CommitPanes() as work):
                 self._reports.panes_committed()
-                windows = [(one, self.versions.own(one)) for one in effect.windows]
+                windows = [(one, self.versions.own(one.spec)) for one in effect.windows]
                 queue = _queue_of(work.flow.fragment, _queue(_reduce_of(work)))
                 return queue, partial(self._draft_panes, effect, work, windows)
         raise TypeError(f"nothing is made for {effect!r}")
@@ -282,6 +296,10 @@ class Making:
         except (ElfError, *WRONG) as error:  # the windows themselves will say so when they are complete
             self._reports.not_made(spec.name, error, early=True)
             return EarlyMade(spec.uid, None)
+
+    def _make_ready(self, effect: MakeReady, version: Version) -> MadeReady:
+        made_us = warm(version, effect.spec.uid, effect.spec.version, self._store)
+        return MadeReady(effect.asker, effect.spec.uid, made_us)
 
     def _try_functions(self, effect: TryFunctions) -> FunctionsTried:
         try:

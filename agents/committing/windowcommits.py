@@ -173,6 +173,14 @@ def made_windows(
     return made, True
 
 
+def remade(effect: CommitWindows, store: Committed, finisher: FinisherPort, kept: Kept) -> None:
+    """Windows that are committed made once more, so that the next ones go on from what is kept then. Raises
+    ``PanesGone``."""
+    names = names_of(effect, store)
+    check_there(effect, names)
+    _assemble(effect, names, store, finisher, kept, NOTHING_KNOWN)
+
+
 def panes_used(coverage: Sequence[Coverage]) -> bytes:
     """What is committed with windows of the panes that they are made of."""
     used = (

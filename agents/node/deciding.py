@@ -12,6 +12,7 @@ States: none but when to look next, and what was heard of loads (``agents.node.b
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from itertools import chain
 from typing import Final
 
@@ -49,7 +50,7 @@ class Deciding:
         if not turn.due:
             return ()
         said = self._loads.said(now_ms)
-        proposed = chain(
+        proposed: Iterable[Proposed] = chain(
             scaling.proposed(self._log, said, turn, now_ms),
             promises.proposed(self._log, said, turn, now_ms),
             () if self.pace is None else moves.proposed(self._loads.loads(now_ms), pace, turn, now_ms),

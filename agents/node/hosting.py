@@ -23,15 +23,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
 from agents.node.beginning import BOOTSTRAPPED_FACT, as_lines
 from agents.node.groups import NOTHING, GroupDesk, GroupStep, JobGroupMachine
+from agents.node.heirs import REST_MS, Heirs
 from agents.node.staffing import QUICK_MS, STAFF_MS, Staffing
 from elf.job.catalog.assignments import DECIDED_MS
 from elf.job.catalog.log import CatalogLog
 from elf.job.catalog.voters import LOG_GROUP
-from elf.job.effects import Effect, SaveFact, Send
+from elf.job.effects import Effect, MakeReady, SaveFact, Send
+from elf.job.events import MadeReady
 from elf.job.group import records as record
 from elf.job.group.groups import JobGroups
 from elf.job.group.port import (
@@ -45,7 +48,7 @@ from elf.job.group.port import (
     SummariseJobGroup,
 )
 from elf.job.group.records import group_key
-from elf.job.messages.groups import HandOverJob
+from elf.job.messages.groups import GetReady, HandOverJob, Ready
 from elf.job.messages.log import JobGroupAssigned, PauseDecided, TreesDecided
 from elf.job.program import outgoing
 from elf.job.program.programs import Programs
@@ -101,6 +104,13 @@ class Hosting:
         self._staffing = staffing
         self._machines = machines
         self._led: dict[bytes, _Led] = {}
+        self._heirs = Heirs(job_groups)
+        self._waits = False
+        """A group is to be handed over, and what it is handed to is not ready."""
+        self._readying: set[str] = set()
+        """Jobs whose last windows are being made once more."""
+        self._warm: set[str] = set()
+        """Jobs whose last windows were, since we are to lead them."""
         self._strays: dict[bytes, int] = {}
         self._unbegun: set[bytes] = set()
         """Groups of key ranges that we lead and that the log has not as begun."""
@@ -130,6 +140,27 @@ class Hosting:
         fresh = abs(now_ms - entry.at_ms) <= DECIDED_MS
         if fresh and self._job_groups.leads_at(entry.origin, entry.uid):
             self._staffing.hand_to(self._key(entry.uid), entry.target, now_ms)
+            self._next_ms = now_ms
+
+    def get_ready(self, sender: str, asked: GetReady) -> list[Effect]:
+        """We are to lead a job's group next, as its leader says."""
+        spec, uid = self._log.job(asked.uid), asked.uid
+        if spec is None or self._log.leader(uid) != sender or uid in self._readying or not self.holds(uid):
+            return []
+        self._readying.add(uid)
+        return [MakeReady(sender, spec)]
+
+    def made_ready(self, event: MadeReady) -> list[Effect]:
+        """The last windows of the job are made once more, for its leader, or for ourselves."""
+        if not event.asker:
+            return []
+        self._readying.discard(event.uid)
+        self._warm.add(event.uid)
+        return [Send(event.asker, Ready(uid=event.uid, made_us=event.made_us))]
+
+    def is_ready(self, sender: str, said: Ready, now_ms: int) -> None:
+        """A member has made the last windows that it knows."""
+        if self._heirs.heard(sender, said):
             self._next_ms = now_ms
 
     def is_to_change(self, entry: TreesDecided | PauseDecided, now_ms: int) -> bool:
@@ -184,6 +215,7 @@ class Hosting:
         del self._led[key]
         self._unbegun.discard(key)
         machine = self._machines[key]
+        self._heirs.forget(machine.uid)
         machine.wants_no_more()
         self._job_groups.wait_no_more(machine.uid)
         left = self._programs.release(machine.uid, now_ms)
@@ -200,6 +232,7 @@ class Hosting:
         if any(other.uid == machine.uid for other in self._machines.values()):
             return []  # another founder's, which has begun: what is in the store is of that one
         self._job_groups.retired(machine.uid)
+        self._warm.discard(machine.uid)
         return [ForgetJobGroup(machine.uid, machine.flows)]
 
     def _elected(self, key: bytes, term: int, now_ms: int) -> Sequence[Step]:
@@ -293,7 +326,9 @@ class Hosting:
                     return self._job_groups.take_up_range(uid, event.flows, event.tables, event.term, now_ms)
                 if event.job is None or not event.job.versions:
                     return []
-                return self._job_groups.take_up(event.job, event.flows, event.term, now_ms)
+                left = [MakeReady("", event.job.spec)] if uid in self._warm else []
+                self._warm.discard(uid)
+                return [*left, *self._job_groups.take_up(event.job, event.flows, event.term, now_ms)]
 
     def kept(self, key: bytes) -> str:
         """What a group of ours keeps, for people; empty: nothing any more, or nothing yet."""
@@ -333,6 +368,7 @@ class Hosting:
                 for commit in again:
                     found.extend(self._desk.propose(key, commit.record, now_ms, commit.term))
         if now_ms >= self._next_ms:
+            self._waits = False
             held = [key for key in self._desk.held() if key != LOG_GROUP]
             for key in held:
                 if self._staffing.due(key) <= now_ms:
@@ -340,6 +376,8 @@ class Hosting:
             due = (at for key in held if (at := self._staffing.due(key)) > now_ms)
             # many groups come to be looked at together, not each at a moment of its own
             self._next_ms = max(now_ms + QUICK_MS, min((now_ms + STAFF_MS, *due)))
+            self._next_ms = now_ms + REST_MS if self._waits else self._next_ms
+            found.extend(self._heirs.take())
         return found
 
     def peer_up(self, now_ms: int) -> None:
@@ -358,7 +396,18 @@ class Hosting:
             return self._desk.end(key, now_ms)
         if self._job_groups.is_misfounded(uid) or self._programs.masters.is_misfounded(uid):
             return self._desk.end(key, now_ms) if key in self._led else []
-        return [*self._end_flows(key, uid, now_ms), *self._staffing.look(key, self._most, now_ms)]
+        spared = self._log.assignments.left_behind(uid)
+        ready = partial(self._ready, uid, now_ms)
+        return [
+            *self._end_flows(key, uid, now_ms),
+            *self._staffing.look(key, self._most, now_ms, spared, ready),
+        ]
+
+    def _ready(self, uid: str, now_ms: int, heir: str) -> bool:
+        """Whether a member may lead a group of ours."""
+        may = self._heirs.ready(uid, heir, now_ms)
+        self._waits |= not may
+        return may
 
     def _end_flows(self, key: bytes, uid: str, now_ms: int) -> list[Step]:
         """A flow that no version of any job reads any more has ended before its job group: forget its

@@ -48,7 +48,17 @@ from elf.job.effects import (
     Skipped,
     Stop,
 )
-from elf.job.events import Arrived, Consulted, Event, FunctionsTried, HeldBack, Lagging, Offloaded, Worked
+from elf.job.events import (
+    Arrived,
+    Consulted,
+    Event,
+    FunctionsTried,
+    HeldBack,
+    Lagging,
+    MadeReady,
+    Offloaded,
+    Worked,
+)
 from elf.job.group.commits import Commits, Wanted
 from elf.job.group.groups import JobGroups
 from elf.job.group.port import (
@@ -63,7 +73,7 @@ from elf.job.group.port import (
     Summarised,
 )
 from elf.job.group.router import Done, Router, ToFlow
-from elf.job.messages.groups import JobFailed
+from elf.job.messages.groups import GetReady, JobFailed, Ready
 from elf.job.messages.log import (
     Follow,
     Hello,
@@ -302,6 +312,8 @@ class Node:
                 return list(self._commits.applied(event, now_ms))
             case Arrived():
                 return self._arrived(event.sender, event.message, now_ms, event.who)
+            case MadeReady():
+                return list(self.hosting.made_ready(event))
             case _ if isinstance(event, DoneWork):
                 return self._worked(event, now_ms)
             case FunctionsTried():
@@ -618,6 +630,11 @@ class Node:
                 return list(self.programs.arrived(sender, message, now_ms, self.membership.voter))
             case Request():
                 return list(self.requests.answer(message, now_ms))
+            case GetReady():
+                return list(self.hosting.get_ready(sender, message))
+            case Ready():
+                self.hosting.is_ready(sender, message, now_ms)
+                return []
             case Answer() if self.programs.awaits(message.id):
                 return list(self.programs.answered(message))
             case Answer() if self.job_groups.shards.awaits(message.id):

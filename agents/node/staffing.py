@@ -75,8 +75,8 @@ class Staffing:
         return watch is None or now_ms >= watch.next_ms - watch.early_ms
 
     def hand_to(self, key: bytes, address: str, now_ms: int) -> None:
-        """Hand a group that we lead to another agent: it enters if it is no member, in the place of one that
-        is, and leads when it has all that we have. Nothing is changed where that takes longer than
+        """Hand a group that we lead to another agent: it enters if it is no member, as one more for so
+        long, and leads when it has all that we have. Nothing is changed where that takes longer than
         ``HAND_MS``, or somebody else leads by then."""
         watch = self._watches.setdefault(key, _Watch())
         watch.heir, watch.heir_until_ms, watch.next_ms = address, now_ms + HAND_MS, now_ms
@@ -111,8 +111,16 @@ class Staffing:
         works = len(live) - spare >= len(voters) // 2 or len(coming) >= len(voters)
         return None if enough and works else tuple(sorted(set(others) - set(live)))
 
-    def look(self, key: bytes, most: int, now_ms: int) -> list[GroupStep]:
-        """Look at one, if it is time to: change who is in it (``most`` at most), one at a time."""
+    def look(
+        self,
+        key: bytes,
+        most: int,
+        now_ms: int,
+        spared: str = "",
+        ready: Callable[[str], bool] = lambda heir: True,
+    ) -> list[GroupStep]:
+        """Look at one, if it is time to: change who is in it (``most`` at most), one at a time. ``spared``:
+        who goes first if there are too many; ``ready``: whether a member may lead it next."""
         if not self.is_due(key, now_ms):
             return []
         standing = self._desk.standing(key) if self.going or self._desk.groups.leads(key) else None
@@ -138,11 +146,14 @@ class Staffing:
             return []
         heir = watch.heir if now_ms < watch.heir_until_ms else ""
         if heir in others and self._desk.groups.alive(heir):
-            watch.next_ms, watch.early_ms = now_ms + QUICK_MS, 0
-            return self._desk.transfer(key, heir, now_ms)
+            may = ready(heir)
+            watch.next_ms, watch.early_ms = now_ms + (QUICK_MS if may else 0), 0
+            return self._desk.transfer(key, heir, now_ms) if may else []
         members = {member.address for member in standing.membership.members}
         want = wanted(
-            [heir, me, *(a for a in others if a != heir)] if heir else [me, *others],
+            [heir, me, *(a for a in others if a != heir)]
+            if heir
+            else [me, *sorted(others, key=spared.__eq__)],
             self._gone(watch, others, now_ms) | standing.going,
             self._candidates(watch, {me, *others}, members, now_ms),
             self._overlay.place_of,
@@ -157,7 +168,7 @@ class Staffing:
         ):
             watch.next_ms, watch.early_ms = now_ms + QUICK_MS, 0
         surplus = sorted((a for a in others if a not in want), key=lambda a: a not in watch.silent)
-        if surplus and all(address in (me, *others) for address in want):
+        if surplus and not heir and all(address in (me, *others) for address in want):
             found.extend(self._desk.remove(key, surplus[0], now_ms))
         return found
 

@@ -194,6 +194,14 @@ class MakeEarly(msgspec.Struct, frozen=True):
     number: int
 
 
+class MakeReady(msgspec.Struct, frozen=True):
+    """Make the last windows of a version once more, and commit nothing: this agent is to lead the job's
+    group, as ``asker`` says, or leads it now (""), and goes on from them; comes back as ``MadeReady``."""
+
+    asker: str
+    spec: JobSpec
+
+
 class TryFunctions(msgspec.Struct, frozen=True):
     """Try the plan's functions for panes and windows on some that its job has made; comes back as
     ``FunctionsTried``. ``flows``: uids of flows with the same groups."""
@@ -573,6 +581,7 @@ Effect = (
     | CommitPanes
     | CommitWindows
     | MakeEarly
+    | MakeReady
     | TryFunctions
     | StorePanes
     | ReadCommits

@@ -112,6 +112,14 @@ class EarlyMade(msgspec.Struct, frozen=True):
     result: WindowResult | None
 
 
+class MadeReady(msgspec.Struct, frozen=True):
+    """``made_us``: the end of the last windows of the version; None: there are none."""
+
+    asker: str
+    uid: str
+    made_us: int | None
+
+
 class FunctionsTried(msgspec.Struct, frozen=True):
     """``error``: why the change cannot be made; empty when its functions work."""
 
@@ -193,6 +201,7 @@ Event = (
     | WindowsCommitted
     | Delivered
     | EarlyMade
+    | MadeReady
     | FunctionsTried
     | Fetched
     | Ran

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from agents.node.heirs import READY_MS
 from elf.errors import ElfBug
 from elf.job.spec import JobSpec
 from elf.wire.base import Message
@@ -123,7 +124,7 @@ def moved_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     spec, until = begun(world, 20_000)
     staffed(world, spec, 3)
     world.run(3_000)
-    heir, deaf_ms = of(world, spec, member=True), world.now + 3_500
+    heir, deaf_ms = of(world, spec, member=True), world.now + 3_500 + READY_MS
     send = World.send
 
     def lossy(world: World, agent: SimAgent, to: str, message: Message) -> None:

@@ -82,6 +82,13 @@ class Assignments:
         """What was decided last of a job group."""
         return self._last.get(uid)
 
+    def left_behind(self, uid: str) -> str:
+        """The agent from which a job group has gone, as was decided last; empty: nothing of the kind was.
+        It had too much to do, and need not have the group's records either."""
+        last = self._last.get(uid)
+        gone = isinstance(last, JobGroupAssigned) and self.was_carried_out(last)
+        return last.origin if isinstance(last, JobGroupAssigned) and gone else ""
+
     def was_carried_out(self, entry: Decided) -> bool:
         return entry.seq in self._gone
 

@@ -161,6 +161,15 @@ class JobGroups:
         """Whether we are at this address and lead a group, and the log says so too."""
         return uid in self._led and address == self._address == self._log.leader(uid)
 
+    def is_at_rest(self, uid: str) -> bool:
+        """Whether nothing of a group that we lead is half made: no pane of which something is here, and no
+        window."""
+        group, flows = self._job_groups.get(uid), self._log.job_groups.flows(uid)
+        roots = [root for flow in flows if (root := self.roots.get(flow)) is not None]
+        if any(root.covered.in_flight or root.covered.holds() for root in roots):
+            return False
+        return group is None or not any(version.owes() for version in group.master.versions)
+
     def voters(self, uid: str) -> tuple[str, ...]:
         """The members of a job group to which we belong, by address; none if it is not replicated."""
         return self._voters(group_key(uid))

@@ -107,6 +107,20 @@ class HandOverJob(Request, frozen=True, kw_only=True):
     """The signed statement, where there are keys."""
 
 
+class GetReady(Message, frozen=True, kw_only=True):
+    """The leader of a job's group to a member that it is to hand the group to: make what its next windows
+    go on from. Answered with ``Ready``."""
+
+    uid: JobUid
+
+
+class Ready(Message, frozen=True, kw_only=True):
+    """``made_us``: all is as after the windows that end there; None: there are none yet."""
+
+    uid: JobUid
+    made_us: Micros | None
+
+
 class Inspect(Request, frozen=True, kw_only=True):
     """To a job group: its state and last ``windows`` committed windows. Answered with ``JobStatus``."""
 
@@ -197,6 +211,8 @@ GROUP_MESSAGES = (
     DropJob,
     ReconfigureJob,
     HandOverJob,
+    GetReady,
+    Ready,
     Inspect,
     SubscribeJob,
     ReadPast,
