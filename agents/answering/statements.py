@@ -221,6 +221,10 @@ class Statements:
             case changes.MoveJob():
                 return (yield from self._changes.move(asked, statement))
             case changes.ScaleJob():
+                program = self._log.find_program(statement.name, asked.creator)
+                if program is not None and self._log.find_job(statement.name, asked.creator) is None:
+                    check_owner(program, asked.creator)
+                    return (yield from self._submissions.scale(asked.request, program, statement.by))
                 return (yield from self.scaling.scale(asked, statement))
             case changes.ReconfigureJob():
                 return (yield from self._changes.reconfigure(asked, statement))

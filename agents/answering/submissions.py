@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Generator
+from typing import Any
 
 import msgspec
 
@@ -23,8 +24,8 @@ from elf.job.messages.groups import WhoIsThere
 from elf.job.program import messages as note
 from elf.job.program.calls import Subscription
 from elf.job.program.spec import TEXT_BYTES_MAX, ProgramSpec, Question, Submission
-from elf.job.program.values import pack_value
-from elf.job.spec import app_id
+from elf.job.program.values import pack_value, unpack_value
+from elf.job.spec import JobSpec, app_id
 from elf.ql.definition import TapDefinition, least_tap
 from elf.security.authored import Authorship
 from elf.security.principals import Principal
@@ -154,14 +155,33 @@ class Submissions:
         if found is None:
             names = sorted({*(s.name for s in self._log.programs()), *(s.name for s in self._log.jobs())})
             raise UserError(f"there is no job {asked.job}; jobs: {', '.join(names) or 'none'}")
+        body = yield from self._ask(found, asked.message, asked.job)
+        return Reply(request=call.request, payload=body)
+
+    def _ask(
+        self, found: ProgramSpec | JobSpec, message: Any, named: str
+    ) -> Generator[list[Ask], list[Answer], bytes]:
+        """What the master of a job replies to a message."""
         app = app_id(found.name, found.creator)
-        request = note.QueryProgram(id=0, origin="", app=app, value=pack_value(asked.message))
-        to_master = spec is not None and bool(spec.master)
+        request = note.QueryProgram(id=0, origin="", app=app, value=pack_value(message))
+        to_master = isinstance(found, ProgramSpec) and bool(found.master)
         (answer,) = yield [ToAddress(found.leader, request) if to_master else ToKey(app, request)]
         if answer.error:
             said = answer.error.removeprefix(f"{found.name} ").removeprefix(f"{found.name}: ")
-            raise UserError(f"job {asked.job} gave no answer: {said}")
-        return Reply(request=call.request, payload=answer.body)
+            raise UserError(f"job {named} gave no answer: {said}")
+        return answer.body
+
+    def scale(self, request: int, spec: ProgramSpec, by: int) -> Procedure:
+        """ALTER JOB … SCALE OUT or IN of a job whose class knows what that is: it replies what it will do."""
+        if not by:
+            raise UserError(f"job {spec.name} is written in Python: SCALE OUT n or SCALE IN n")
+        reply: Any = unpack_value((yield from self._ask(spec, {"scale": by}, spec.name)))
+        if not isinstance(reply, dict) or not isinstance(told := reply.get("scaled"), str):
+            raise UserError(
+                f"job {spec.name} does not scale: graph computations do (elf.job.graphs), and classes that "
+                'reply {"scaled": text} to {"scale": n}'
+            )
+        return Reply(request=request, text=f"job {spec.name}: {told}")
 
     def drop(self, request: int, spec: ProgramSpec, author: Authorship | None) -> Procedure:
         asked = note.DropProgram(id=0, origin="", app=spec.app, uid=spec.uid, author=author)

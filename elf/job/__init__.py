@@ -11,6 +11,7 @@ versions are. A row's way through the packages:
     group       the job group: the master with its versions, the roots of the flows that the job brought
     catalog     the catalog log: members, flows and jobs, which each agent follows
     program     jobs in Python
+    graphs      jobs in Python over the vertices of a graph
 
 Some policies concern both ends of that way, and have a module here with the whole of it: ``stragglers``,
 ``parts`` (late rows), ``gaps``, ``reexecution``, ``thresholds``, ``approximate``.

@@ -22,6 +22,7 @@ returns a decision with its reasons. Nothing here acts or reads a clock. Nothing
 | ``fusion`` | which operators belong in one component | Enorm (DEBS 2016), Algorithm 1 |
 | ``scaling`` | how many roots a job should have, and which agents can go | Stela, over what elf has |
 | ``splitting`` | whether a windowed component is split or combined | Enorm, 5.1.1 and 5.1.2 |
+| ``stretches`` | which vertices go where when agents come or leave | LFGraph (*Assured cloud computing*) |
 | ``routes`` | over which regions jobs send, and how often | *Wide-Area Spark Streaming* |
 
 Equal arguments give equal decisions, whoever decides: ties fall to the first by name. So another agent that

@@ -23,7 +23,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from lab.graphs.placement import Part, in_common
+from elf.planning.stretches import Part, in_common
 
 VERTICES: Final = 41_650_000
 EDGES: Final = 1_470_000_000

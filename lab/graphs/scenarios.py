@@ -8,8 +8,9 @@ from itertools import combinations
 from random import Random
 from typing import Final
 
-from lab.graphs import model, placement
-from lab.graphs.placement import Part, equal, moved
+from elf.planning import stretches
+from elf.planning.stretches import Part, equal, moved
+from lab.graphs import chaos, model, placement
 from lab.scenarios import Found, Scenarios
 
 SIZES: Final = (5, 10, 15)
@@ -31,7 +32,7 @@ def figure_14(_: int) -> Found:
     before, come = servers(4, 100), ["new"]
     found = {
         way.__name__: moved(before, way(before, come))
-        for way in (placement.appended, placement.greedy, placement.matched)
+        for way in (placement.appended, stretches.greedy, placement.matched)
     }
     reached = found == {"appended": 50, "greedy": 30, "matched": 30}
     return Found({"moved": found}, "30 of 100 vertices move, not 50", reached)
@@ -47,7 +48,7 @@ def greedy(_: int) -> Found:
         for come, leave in [*changes, *(([], leave) for leave in leaving)]:
             tried += 1
             least = moved(before, placement.matched(before, come, leave))
-            if (found := moved(before, placement.greedy(before, come, leave))) != least:
+            if (found := moved(before, stretches.greedy(before, come, leave))) != least:
                 worse[f"{count}, {come or leave}"] = round(found / least, 3)
     told = {"changes": tried, "worse": worse or 0}
     return Found(
@@ -64,7 +65,7 @@ def many(seed: int) -> Found:
         for _ in range(DRAWN):
             leave = rng.sample(sorted(before), rng.randint(1, count // 2))
             least = moved(before, placement.matched(before, (), leave))
-            ratios.append(moved(before, placement.greedy(before, (), leave)) / least)
+            ratios.append(moved(before, stretches.greedy(before, (), leave)) / least)
         found[str(count)] = {"mean": sum(ratios) / DRAWN, "most": max(ratios)}
     return Found(
         {"over the best": found},
@@ -98,13 +99,13 @@ def _scaled(count: int, *, out: bool) -> dict[str, float]:
         come = [f"n{place}" for place in range(count)]
         before, ways = (
             small,
-            {"contiguous": placement.greedy(small, come), "ring": placement.joined(small, come)},
+            {"contiguous": stretches.greedy(small, come), "ring": placement.joined(small, come)},
         )
     else:
         leave = placement.who_leaves(large, count)
         before, ways = (
             large,
-            {"contiguous": placement.greedy(large, (), leave), "ring": placement.left(large, leave)},
+            {"contiguous": stretches.greedy(large, (), leave), "ring": placement.left(large, leave)},
         )
     found: dict[str, float] = {}
     for name, after in ways.items():
@@ -141,6 +142,31 @@ def scale_in(_: int) -> Found:
     return _scaling(out=False)
 
 
+def computation(seed: int) -> Found:
+    """Real ones, while agents crash, lose their disks and leave, and parts are spread anew."""
+    found = [chaos.story(seed * DRAWN + n, agents) for agents in chaos.AGENTS for n in range(DRAWN // 10)]
+    told: dict[str, object] = {
+        f"{agents} agents": {
+            "results": sum(one.results for one in found if one.agents == agents),
+            "layouts": sum(one.layouts for one in found if one.agents == agents),
+        }
+        for agents in chaos.AGENTS
+    }
+    wrong = [text for one in found for text in one.wrong]
+    return Found(
+        told | {"wrong": wrong or 0}, "each result is to the last bit the one of one agent", not wrong
+    )
+
+
+def spread(_: int) -> Found:
+    """What the busiest part has after a change, over what it has where the computation has begun so."""
+    found = {}
+    for before, after in ((3, 4), (4, 8), (8, 4)):
+        ratio = chaos.busiest(before, after) / chaos.busiest(after, after)
+        found[f"{before} to {after}"] = round(ratio, 3)
+    return Found(found, f"at most {AFTER_MOST} times as many edges", max(found.values()) <= AFTER_MOST)
+
+
 SCENARIOS: Final[Scenarios] = {
     "figure_6.14": figure_14,
     "greedy": greedy,
@@ -148,4 +174,6 @@ SCENARIOS: Final[Scenarios] = {
     "ring": ring,
     "scale_out": scale_out,
     "scale_in": scale_in,
+    "computation": computation,
+    "spread": spread,
 }

@@ -13,13 +13,14 @@ import pytest
 
 from elf.client import Client, connect
 from elf.errors import ElfError
-from tests.support import two_agents
+from tests.support import graph_examples, two_agents
 from tests.support.confined import needs_confinement
 from tests.support.fleet import Fleet
 from tests.support.public_api import all_faults, cases_of, public, run_examples
 
 PUBLIC = {
     "elf.job": "Job JobError QueryFailed Rounds all_lines lines_of",
+    "elf.job.graphs": "Components GraphJob PageRank ShortestPaths",
     "elf.client": "ArchiveStatus Client CompareFacts Costs Previewed Result Tapped Window connect split "
     "user_name",
     "elf.client.files": "files_of tables_of",
@@ -86,7 +87,7 @@ def test_the_page_names_it(module: str, name: str) -> None:
 @pytest.mark.parametrize(("module", "name"), [one for one in NAMES if one[1] not in OF_A_FLEET])
 def test_its_examples_run(module: str, name: str, tmp_path: Path) -> None:
     names = ("two_agents", "Popular", "Adds")
-    given = {name: vars(two_agents)[name] for name in names} | {"folder": tmp_path}
+    given = {name: vars(two_agents)[name] for name in names} | {"folder": tmp_path} | graph_examples.NAMES
     loop = asyncio.new_event_loop()
     run_examples(cases_of(module, name, given), loop)
     loop.close()

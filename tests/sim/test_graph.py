@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from elf.planning.stretches import equal
 from lab.graphs import model, scenarios
-from lab.graphs.placement import equal
 
 
 @pytest.mark.parametrize("name", scenarios.SCENARIOS)

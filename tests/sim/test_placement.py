@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elf.errors import UserError
-from lab.graphs.placement import Part, appended, equal, greedy, joined, left, matched, moved, who_leaves
+from elf.planning.stretches import Part, equal, greedy, leavers, moved
+from lab.graphs.placement import appended, joined, left, matched, who_leaves
 
 VERTICES = 60 * 7 * 11
 """So that parts of up to seven servers are whole numbers."""
@@ -121,3 +122,12 @@ def test_a_change_that_cannot_be() -> None:
             greedy(before, come, leave)
     with pytest.raises(ValueError, match="nobody is left"):
         left(before, ["s1", "s2"])
+
+
+def test_those_leave_whose_leaving_moves_least() -> None:
+    for count in range(2, 8):
+        before = servers(count, VERTICES)
+        (found,) = leavers(before, 1)
+        every = {one: moved(before, greedy(before, (), [one])) for one in before}
+        assert every[found] == min(every.values())
+    assert len({*leavers(servers(7, VERTICES), 5)}) == 5

@@ -15,6 +15,7 @@ from elf.aggregates import State
 from elf.cbt import BufferTree, WindowedTree
 from elf.job import Job, JobError, Message, QueryFailed, Rounds
 from elf.job.program.calls import Place, Subscription
+from elf.job.program.seats import masters_name, seat_of
 from elf.job.program.spec import Tap
 from elf.job.program.values import pack_value, unpack_value
 from elf.ql.groups import plan_groups
@@ -71,6 +72,7 @@ class _Host:
         return self._tree_of[name]
 
     def send_to(self, node: str, message: Message, tree: int) -> None:
+        node = MASTER.me if node == masters_name(seat_of(tree)) else node
         self._jobs[node or self._place.parent].on_recv(self._place.me, arrived(message))
 
     def multicast(self, message: Message) -> None:

@@ -49,9 +49,9 @@ class Outgoing:
     feedback: Feedback
     counts: Counter[str]
 
-    def is_agent(self, running: Running, address: str) -> bool:
+    def is_agent(self, running: Running, address: str, tree: int) -> bool:
         """Whether a job may send there: nothing else hears what it has to say."""
-        if address in running.wrote or self.log.there(address):
+        if address in running.wrote or self.log.there(address) or address == masters_name(seat_of(tree)):
             return True
         return self._is_peer(address)
 
@@ -61,8 +61,10 @@ class Outgoing:
 
     def receiver(self, running: Running, address: str, tree: int) -> str:
         """Who at an address is meant: the master of the tree, wherever it is, if it is there; an agent's, if
-        the master itself sends. Without an address: who is above us."""
+        the master itself sends. Without an address: who is above us. A master may be meant by its name."""
         seat = seat_of(tree)
+        if address == masters_name(seat):
+            return address
         address = address or self.overlay.parent(running.spec.topics[tree]) or ""
         if not address:
             return masters_name(seat)

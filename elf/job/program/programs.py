@@ -287,7 +287,7 @@ class Programs:
         match effect:
             case calls.SendTo() if effect.tree >= len(running.spec.trees):
                 self._outgoing.drop(running, "up no tree")
-            case calls.SendTo() if effect.to and not self._outgoing.is_agent(running, effect.to):
+            case calls.SendTo() if effect.to and not self._outgoing.is_agent(running, effect.to, effect.tree):
                 self._outgoing.drop(running, "to no agent")
             case calls.SendTo() | calls.MulticastOut() | calls.FeedOut() | calls.AskFor() | calls.RouteOut():
                 if isinstance(effect, calls.SendTo):

@@ -113,7 +113,8 @@ def job_class(names: dict[str, object], filename: str) -> type[Job]:
         wanted = ", ".join(inspect.signature(getattr(made, name)).parameters)
         raise UserCodeError(f"{made.__name__} must define {name}({wanted})")
     for name, value in dict(names.get(SETTINGS) or {}).items():  # type: ignore[call-overload]
-        known = sorted(n for n in vars(made) if not n.startswith("_") and not callable(getattr(made, n)))
+        ours = {n for kind in made.__mro__ if kind not in Job.__mro__ for n in vars(kind)}
+        known = sorted(n for n in ours if not n.startswith("_") and not callable(getattr(made, n)))
         if name not in ("every", "trees") and name not in known:
             raise UserCodeError(f"{made.__name__} has no setting {name}; it has {', '.join(known) or 'none'}")
         setattr(made, name, value)

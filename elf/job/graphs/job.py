@@ -1,0 +1,464 @@
+"""``GraphJob``: a graph computation as a job in Python. What its calls are is in ``elf.job.program.api``."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any, ClassVar, Final
+
+import numpy as np
+import pyarrow as pa
+
+from elf.job.graphs.barrier import PARTS_MAX, Barrier
+from elf.job.graphs.part import Values
+from elf.job.graphs.worker import Sends, Vertices, Word, Worker
+from elf.job.program.api import Job
+from elf.job.program.host import Host, JobError
+from elf.job.program.seats import MASTER, masters_name
+
+EDGES: Final = "edges"
+"""The subscription that has the edges."""
+
+
+class GraphJob(Job, ABC):
+    """A computation over the vertices of a graph, which lie on several agents. A subclass says what edges
+    are; take ``PageRank``, ``Components`` or ``ShortestPaths``, or write an algorithm of your own.
+
+    Every vertex has a value. In each iteration a vertex tells its value along the edges out of it, hears the
+    sum or the least of what comes along the edges into it, and makes a new value of that. All agents do this
+    for their vertices at once, over columns, and the master waits for all of them. How many agents have a
+    part of the vertices may be changed while it goes on: ``ALTER JOB name SCALE OUT 2``, or ``SCALE IN 1``.
+
+    A query of the job is None (how it goes, and the rows of the last result), ``{"top": n}`` (the first rows
+    of it), or ``{"begin": True}`` (a computation begins, and ends the one before).
+
+    Attributes:
+        every (float): seconds between two looks of the master.
+        edges (str): a query of ELF-QL, as for ``subscribe``: a row for each edge. With WINDOWING the edges of
+            a computation are those of the window when it begins, on each agent.
+        ends (tuple[str, str]): its columns with the ends of an edge: from the first to the second.
+        weight (str): its column with the weight of an edge; empty: each edge weighs 1.
+        parts (int): how many agents have a part of the vertices, of those there are; at most 32.
+        pause (float): seconds between a computation and the next one. 0: only when it is asked to begin.
+        patience (float): seconds after which a computation begins again without agents that say nothing.
+        rows (int): so many rows of a result are kept.
+        both_ways (bool): whether edges go both ways.
+        integers (bool): whether values are integers of 64 bits, and not doubles.
+        combine (str): what a vertex hears: the ``sum``, or the ``min``.
+
+    Example:
+        How many edges lead to each vertex:
+
+        >>> class Degrees(GraphJob):
+        ...     edges = "SELECT user.name, product, COUNT(*) AS n FROM clicks GROUP BY user.name, product"
+        ...     ends = ("user.name", "product")
+        ...
+        ...     def first(self, vertices, count):
+        ...         return vertices.out * 0
+        ...
+        ...     def tell(self, values, vertices):
+        ...         return values * 0 + 1
+        ...
+        ...     def update(self, values, heard, vertices, count, total):
+        ...         return heard
+        ...
+        ...     def goes_on(self, number, total):
+        ...         return number < 1
+
+        >>> master, below = two_agents(Degrees)
+        >>> edges = {"user.name": ["ada", "bob"], "product": ["Doom", "Doom"], "n": [1, 3]}
+        >>> below.insert(pa.table(edges), "edges")
+        >>> below.on_timer()
+        >>> master.deliver(b"", {"begin": True})
+        'run 1 begins, over 1 agent'
+        >>> master.deliver(b"", {"top": 1})
+        [{'vertex': 'Doom', 'value': 2.0}]
+    """
+
+    every = 1.0
+    edges = ""
+    ends: Sequence[str] = ()
+    weight = ""
+    parts = 3
+    pause = 60.0
+    patience = 60.0
+    rows = 1000
+    both_ways: ClassVar[bool] = False
+    integers: ClassVar[bool] = False
+    combine: ClassVar[str] = "sum"
+
+    def __init__(self, name: str, creator: str, host: Host) -> None:
+        """Made by the agent, as ``Job``.
+
+        Args:
+            name (str): the job's name.
+            creator (str): the user who submitted it.
+            host (Host): what runs the job.
+        """
+        super().__init__(name, creator, host)
+        if self.trees != 1:
+            raise JobError(f"trees = {self.trees!r}: the master of a graph is that of one tree; set parts=")
+        if not isinstance(self.parts, int) or not 1 <= self.parts <= PARTS_MAX:
+            raise JobError(f"parts = {self.parts!r}: agents with a part of the graph, 1 to {PARTS_MAX}")
+        self._kept: Any = None
+        self._hello = False
+        self._worker: Worker | None = None
+        self._barrier: Barrier | None = None
+
+    # -- to override -----------------------------------------------------------------------------------------
+
+    def own_edges(self) -> pa.Table:
+        """The edges of this agent's rows. Without an override the groups of ``edges``.
+
+        Returns:
+            pyarrow.Table: with the columns that ``ends`` and ``weight`` name.
+
+        Raises:
+            What your code raises makes the job ``failing``.
+
+        Example:
+            >>> master, below = two_agents(Degrees)
+            >>> below.own_edges().num_rows
+            0
+        """
+        return self.flush(EDGES)
+
+    @abstractmethod
+    def first(self, vertices: Vertices, count: int) -> Values:
+        """The values that vertices begin with.
+
+        Args:
+            vertices (Vertices): of this part: ``names`` (pyarrow.Array of texts), ``out`` (numpy doubles: the
+                sum of the weights of the edges out of each) and ``ids`` (numpy integers: the hashes of the
+                names, ascending).
+            count (int): how many vertices the whole graph has.
+
+        Returns:
+            numpy.ndarray: a value for each vertex of the part, in its order.
+
+        Raises:
+            What your code raises makes the job ``failing``.
+        """
+
+    def tell(self, values: Values, vertices: Vertices) -> Values:
+        """What vertices tell along the edges out of them. Without an override it is their value.
+
+        Args:
+            values (numpy.ndarray): of the part, after an iteration.
+            vertices (Vertices): as in ``first``.
+
+        Returns:
+            numpy.ndarray: one for each vertex.
+
+        Raises:
+            What your code raises makes the job ``failing``.
+        """
+        return values
+
+    def along(self, told: Values, weights: Values) -> Values:
+        """What arrives at the end of edges. Without an override it is what was told.
+
+        Args:
+            told (numpy.ndarray): for each edge, what was told at its beginning.
+            weights (numpy.ndarray): their weights.
+
+        Returns:
+            numpy.ndarray: one for each edge.
+
+        Raises:
+            What your code raises makes the job ``failing``.
+
+        Example:
+            >>> two_agents(Degrees)[1].along(np.array([1.0]), np.array([3.0])).tolist()
+            [1.0]
+        """
+        return told
+
+    @abstractmethod
+    def update(self, values: Values, heard: Values, vertices: Vertices, count: int, total: float) -> Values:
+        """The values of the next iteration.
+
+        Args:
+            values (numpy.ndarray): those of this one.
+            heard (numpy.ndarray): for each vertex the sum or the least of what has arrived; without edges 0,
+                or infinity (the greatest integer).
+            vertices (Vertices): as in ``first``.
+            count (int): how many vertices the whole graph has.
+            total (float): the sum of what all vertices have measured in this iteration.
+
+        Returns:
+            numpy.ndarray: one for each vertex. What is added up in the order of the vertices is the same
+            wherever they are.
+
+        Raises:
+            What your code raises makes the job ``failing``.
+        """
+
+    def measure(self, before: Values | None, values: Values, vertices: Vertices) -> Values:
+        """What is added up over all vertices. Without an override: how many values have changed.
+
+        Args:
+            before (numpy.ndarray | None): the values of the iteration before; None: these are the first.
+            values (numpy.ndarray): those of this iteration.
+            vertices (Vertices): as in ``first``.
+
+        Returns:
+            numpy.ndarray: a number for each vertex.
+
+        Raises:
+            What your code raises makes the job ``failing``.
+
+        Example:
+            >>> two_agents(Degrees)[1].measure(np.array([1.0]), np.array([3.0]), vertices(["ada"])).tolist()
+            [True]
+        """
+        changed: Values = np.ones(len(values)) if before is None else values != before
+        return changed
+
+    @abstractmethod
+    def goes_on(self, number: int, total: float) -> bool:
+        """At the master: whether there is another iteration.
+
+        Args:
+            number (int): of the iteration that is over; that with the first values is 0.
+            total (float): the sum of what its vertices have measured.
+
+        Returns:
+            bool: whether there is.
+
+        Raises:
+            What your code raises makes the job ``failing``.
+        """
+
+    def answer(self, values: Values, vertices: Vertices) -> pa.Table:
+        """The rows of a part. Without an override: the ``rows`` greatest values, by ``vertex`` and ``value``.
+
+        Args:
+            values (numpy.ndarray): of the last iteration.
+            vertices (Vertices): as in ``first``.
+
+        Returns:
+            pyarrow.Table: at most 4 MiB when it is packed.
+
+        Raises:
+            What your code raises makes the job ``failing``.
+
+        Example:
+            >>> two_agents(Degrees)[1].answer(np.array([3.0]), vertices(["ada"])).to_pylist()
+            [{'vertex': 'ada', 'value': 3.0}]
+        """
+        return self.result([pa.table({"vertex": vertices.names, "value": values})])
+
+    def result(self, tables: list[pa.Table]) -> pa.Table:
+        """At the master: the rows of a result. Without an override as ``answer``, of all parts.
+
+        Args:
+            tables (list[pyarrow.Table]): what ``answer`` has given for each part.
+
+        Returns:
+            pyarrow.Table: what a query is answered with.
+
+        Raises:
+            What your code raises makes the job ``failing``.
+
+        Example:
+            >>> one, other = ({"vertex": [name], "value": [n]} for name, n in (("ada", 1), ("bob", 3)))
+            >>> two_agents(Degrees)[0].result([pa.table(one), pa.table(other)])["vertex"].to_pylist()
+            ['bob', 'ada']
+        """
+        order = [("value", "descending"), ("vertex", "ascending")]
+        return pa.concat_tables(tables).sort_by(order).slice(0, self.rows)
+
+    # -- how it is done --------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Subscribe to the edges.
+
+        Raises:
+            JobError: if ``edges`` or ``ends`` says nothing.
+
+        Example:
+            >>> class Nothing(Degrees):
+            ...     edges = ""
+
+            >>> two_agents(Nothing)
+            Traceback (most recent call last):
+            elf.job.program.host.JobError: say edges = a query, and ends = its two columns that an edge joins
+            >>> two_agents(Degrees)[1].start() is None
+            True
+        """
+        if not self.edges or len(self.ends) != 2:
+            raise JobError("say edges = a query, and ends = its two columns that an edge joins")
+        self.subscribe(self.edges, name=EDGES)
+
+    def kept_beside(self) -> Any:
+        """What this agent has of the graph, or what the master knows of it.
+
+        Returns:
+            Message: as ``restore_beside`` takes it.
+
+        Raises:
+            Nothing.
+
+        Example:
+            >>> master, below = two_agents(Degrees)
+            >>> below.restore_beside(below.kept_beside())
+            >>> below.kept_beside()["run"]
+            0
+        """
+        return self._master().state if self.is_root else {**self._agent().kept(), "hello": self._hello}
+
+    def restore_beside(self, kept: Any) -> None:
+        """The same again.
+
+        Args:
+            kept (dict): what ``kept_beside`` gave.
+
+        Raises:
+            Nothing.
+
+        Example:
+            >>> master, below = two_agents(Degrees)
+            >>> master.restore_beside({**master.kept_beside(), "run": 7})
+            >>> master.deliver(b"", None)["run"]
+            7
+        """
+        self._kept, self._worker, self._barrier = kept, None, None
+        self._hello = kept.get("hello", False)
+
+    def _master(self) -> Barrier:
+        if self._barrier is None:
+            self._barrier = Barrier(self.parts, self.patience, self.goes_on, self.result, self._kept)
+        self._barrier.me = self.me
+        return self._barrier
+
+    def _agent(self) -> Worker:
+        if self._worker is None:
+            self._worker = Worker(self.me, self, self._edges, self._kept)
+        return self._worker
+
+    def _edges(self) -> pa.Table:
+        """Those of this agent: their ends, and their weights if they have some."""
+        table, names = self.own_edges(), [*self.ends, *([self.weight] if self.weight else [])]
+        if missing := [name for name in names if name not in table.column_names]:
+            known = ", ".join(table.column_names)
+            raise JobError(f"edges has no column {missing[0]}, which ends or weight names; it has {known}")
+        return table.select(names)
+
+    def on_timer(self) -> None:
+        """An agent says once that it is there. The master begins what is due, and looks who is silent.
+
+        Raises:
+            Nothing.
+
+        Example:
+            >>> master, below = two_agents(Degrees)
+            >>> below.on_timer()
+            >>> master.deliver(b"", None)["agents"]
+            ['web-2:7071']
+        """
+        if not self.is_root:
+            if not self._hello:
+                self._hello = True
+                self._send([("", {"graph": "hello", "agent": self.me})])
+            return
+        master = self._master()
+        state = master.state
+        if state["phase"] == "idle" and self.pause > 0 and state["agents"]:
+            if state["ended"] == 0.0:
+                state["ended"] = self.now  # the first one, after a pause too: others may still come
+            if self.now >= state["ended"] + self.pause:
+                self._send(master.begin(self.now))
+        self._send(master.tick(self.now))
+
+    def on_recv(self, node: str, paos: Any) -> None:
+        """A message of the computation, which says for whom it is: where that is another agent, the master
+        moved, or that agent has left for good.
+
+        Args:
+            node (str): the sender's address.
+            paos (dict): the message.
+
+        Raises:
+            KeyError: for a message that is none: override this for messages of your own.
+
+        Example:
+            >>> master, below = two_agents(Degrees)
+            >>> master.on_recv(below.me, {"graph": "hello", "agent": below.me, "to": ""})
+            >>> master.deliver(b"", None)["agents"]
+            ['web-2:7071']
+        """
+        to = paos["to"]
+        if not self.is_root:
+            gone = [("", {"graph": "gone", "agent": to})]
+            self._send(self._agent().recv(paos) if to == self.me else gone)
+        elif not to:
+            self._send(self._master().recv(paos, self.now))
+        elif paos.get("via"):
+            self._send(self._master().recv({"graph": "gone", "agent": to}, self.now))
+        else:  # for the agent where the master is, or was
+            self._send([(to, paos)])
+
+    def _send(self, sends: Sends) -> None:
+        for to, word in sends:
+            if to:
+                self.send_to(to, {**word, "to": to, "via": self.is_root})
+            else:
+                self._host.send_to(masters_name(MASTER), {**word, "to": ""}, 0)
+
+    def deliver(self, app: bytes, message: Any) -> Any:
+        """Other jobs and clients may ask how it goes, and for the rows of the last result.
+
+        Args:
+            app (bytes): the sender's app id.
+            message (dict | None): see the class.
+
+        Returns:
+            Message: the reply.
+
+        Raises:
+            JobError: for another question, or if it cannot be done.
+
+        Example:
+            >>> master, below = two_agents(Degrees)
+            >>> below.on_timer()
+            >>> master.deliver(b"", None)["phase"]
+            'idle'
+        """
+        master = self._master()
+        match message:
+            case None:
+                return told(master.state)
+            case {"begin": True}:
+                sends = master.begin(self.now)
+                run, many = master.state["run"], len(master.state["of"])
+                self._send(sends)
+                return f"run {run} begins, over {many} agent{'s' * (many > 1)}"
+            case {"top": int(count)}:
+                found = master.state["result"]
+                return [] if found is None else found["rows"].slice(0, max(count, 0)).to_pylist()
+            case {"scale": int(by)}:
+                return {"scaled": master.scale(by)}
+        raise JobError(f'{self.name} is asked null, {{"top": 10}} or {{"begin": true}}, not {message!r}')
+
+
+def told(state: Word) -> Word:
+    """What the master knows, for people."""
+    result = state["result"]
+    plan = state["plan"]
+    return {
+        "run": state["run"],
+        "phase": state["phase"],
+        "iteration": state["number"],
+        "vertices": state["count"],
+        "edges": state["edges"],
+        "agents": state["agents"],
+        "missing": state["missing"],
+        "parts": {who: high - low for who, (low, high) in state["of"].items()},
+        "moves to": None if plan is None else {who: high - low for who, (low, high) in plan["of"].items()},
+        "waits for": sorted(state["of"].keys() - state["got"].keys()) if state["phase"] != "idle" else [],
+        "times": state["times"],
+        "note": state["note"],
+        "error": state["error"],
+        "result": None if result is None else {**result, "rows": result["rows"].to_pylist()},
+    }

@@ -1,0 +1,166 @@
+"""Graph computations over several agents: equal to networkx, wherever vertices are and whatever happens."""
+
+from __future__ import annotations
+
+import os
+from random import Random
+
+import networkx as nx
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from elf.job import JobError
+from elf.job.graphs import worker
+from elf.job.graphs.part import part_of, pieces_of
+from lab.graphs import chaos
+from lab.graphs.chaos import KINDS, Fleet, Hang, Ranks, Ways, alone, calm, graph, story
+from tests.chaos import plants
+from tests.chaos.plants import Plant
+
+SEEDS = int(os.environ.get("ELF_GRAPH_SEEDS", "2"))
+SCALES = {"crash": 10, "scale": 300}
+
+
+def begun(
+    kind: type[chaos._Drawn], agents: int, parts: int, edges: dict[str, list[chaos.Edge]] | None = None
+) -> Fleet:
+    fleet = Fleet(Random(agents), kind, edges or graph(Random(7), agents, 400, 300), parts)
+    while len(fleet.state["agents"]) < agents:
+        fleet.step({})
+    return fleet
+
+
+@pytest.mark.parametrize("agents", [1, 3, 8])
+@pytest.mark.parametrize("kind", KINDS)
+def test_it_is_equal_to_networkx(kind: type[chaos._Drawn], agents: int) -> None:
+    fleet = begun(kind, agents, agents)
+    pairs = {edge for some in fleet.edges.values() for edge in some}
+    result = calm(fleet)
+    assert result["parts"] == agents
+    rows = result["rows"].to_pylist()
+    directed = nx.DiGraph(sorted(pairs))
+    if kind is Hang:
+        truth = {(min(one), len(one)) for one in nx.weakly_connected_components(directed)}
+        assert {(row["component"], row["size"]) for row in rows} == truth
+    elif kind is Ways:
+        values = {row["vertex"]: row["value"] for row in rows}
+        assert values == nx.single_source_shortest_path_length(directed, Ways.source)
+    else:
+        ours = {row["vertex"]: row["value"] for row in rows}
+        assert ours == pytest.approx(by_matrix(directed, Ranks.iterations), rel=1e-12)
+
+
+def by_matrix(directed: nx.DiGraph, iterations: int) -> dict[str, float]:
+    """The iterations of networkx's PageRank, which itself goes on until a tolerance."""
+    names, size = list(directed), len(directed)
+    matrix = nx.to_scipy_sparse_array(directed, nodelist=names, dtype=float)
+    out = np.asarray(matrix.sum(axis=1)).ravel()
+    now = np.full(size, 1 / size)
+    for _ in range(iterations):
+        told = np.divide(now, out, out=np.zeros(size), where=out > 0)
+        now = 0.15 / size + 0.85 * (matrix.T @ told + now[out == 0].sum() / size)
+    return dict(zip(names, now.tolist(), strict=True))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_scaling_while_it_goes_on_changes_no_bit(kind: type[chaos._Drawn]) -> None:
+    way = {f"a{n}": [(f"v{v}", f"v{v + 1}") for v in range(n, 24, 8)] for n in range(8)}
+    fleet = begun(kind, 8, 3, way)
+    fleet.ask({"begin": True})
+    counts = list[int]()
+    while fleet.state["phase"] != "idle":
+        if fleet.state["phase"] == "running" and fleet.state["plan"] is None:
+            fleet.ask({"scale": 1 if len(fleet.state["of"]) < 8 else -5})
+        fleet.step({"crash": 10})
+        if len(fleet.state["of"]) != (counts or [0])[-1]:
+            counts.append(len(fleet.state["of"]))
+    (result,) = fleet.results
+    assert len(counts) > 3, counts
+    assert result["rows"].equals(alone(kind, fleet.edges, 1))
+
+
+@pytest.mark.parametrize("fates", [chaos.FATES, SCALES], ids=["all", "scales"])
+@pytest.mark.parametrize("agents", [1, 3, 8])
+def test_whatever_happens_results_are_those_of_one_agent(agents: int, fates: dict[str, int]) -> None:
+    results = 0
+    for seed in range(SEEDS):
+        found = story(seed, agents, fates=fates)
+        assert not found.wrong, (seed, found)
+        results += found.results
+    assert results >= SEEDS
+
+
+PLANTS: dict[Plant, dict[str, int]] = {
+    plants.graphs.goes_on_without_the_last: SCALES,
+    plants.graphs.tells_at_the_old_places: SCALES,
+    plants.graphs.begins_values_anew: SCALES,
+    plants.graphs.waits_for_who_is_lost: chaos.FATES,
+    plants.graphs.adds_up_by_part: SCALES,
+}
+
+
+@pytest.mark.parametrize("plant", PLANTS, ids=lambda plant: plant.__name__)
+def test_each_planted_bug_is_seen(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
+    plant(monkeypatch)
+    monkeypatch.setattr(chaos, "CALM_STEPS", 10_000)
+
+    def is_seen(seed: int) -> bool:
+        try:
+            return bool(story(seed, 3, fates=PLANTS[plant]).wrong)
+        except (JobError, ValueError, KeyError, IndexError):
+            return True
+
+    assert any(is_seen(seed) for seed in range(12))
+
+
+def test_vertices_of_one_hash_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    edges = pa.table([["a", "b"], ["b", "c"]], ["from", "to"])
+    found = pieces_of(edges, weighted=False, both_ways=False)
+    vertices = found["vertices"]
+    same = vertices.set_column(0, "id", pa.array([7] * vertices.num_rows, pa.int64()))
+    with pytest.raises(JobError, match="the same hash"):
+        part_of([{**found, "vertices": same}], weighted=False)
+
+
+def test_what_is_no_edge_is_left_out() -> None:
+    rows = pa.table([["a", None, "c", "d"], ["b", "b", None, "e"], [2, 1, 1, 0]], ["from", "to", "n"])
+    part = part_of([pieces_of(rows, weighted=True, both_ways=False)], weighted=True)
+    assert sorted(part.names.to_pylist()) == ["a", "b"]
+    assert part.weights.tolist() == [2.0]
+
+
+def test_a_graph_that_is_too_large_says_so_and_others_follow(monkeypatch: pytest.MonkeyPatch) -> None:
+    fleet = begun(Hang, 3, 1)
+    with monkeypatch.context() as patch:
+        patch.setattr(worker, "PART_BYTES_MAX", 1_000)
+        with pytest.raises(chaos.Stuck, match="at most 1000: spread the graph over more agents"):
+            calm(fleet)
+    assert calm(fleet)["parts"] == 1
+
+
+def test_who_says_nothing_is_not_waited_for_and_is_named() -> None:
+    fleet = begun(Hang, 3, 2)
+    fleet.away = {"a2"}
+    result = calm(fleet)
+    assert result["missing"] == ["a2"]
+    assert result["rows"].equals(alone(Hang, {name: fleet.edges[name] for name in ("a0", "a1")}, 1))
+    fleet.away.clear()
+    fleet.results.clear()
+    assert calm(fleet)["missing"] == []
+
+
+def test_what_cannot_be_done_says_why() -> None:
+    fleet = begun(Ranks, 3, 3)
+    master = fleet.seats[chaos.MASTER].job
+    with pytest.raises(JobError, match="3 agents have a part each; there are 3 that can, and 1 must"):
+        master.deliver(b"", {"scale": 1})
+    with pytest.raises(JobError, match="graph is asked null"):
+        master.deliver(b"", "ranks")
+    with pytest.raises(JobError, match="no agent takes part yet"):
+        Fleet(Random(1), Ranks, {"a": []}, 1).seats[chaos.MASTER].job.deliver(b"", {"begin": True})
+    assert fleet.ask({"top": 3}) == []
+    for name in fleet.edges:
+        fleet.edges[name].clear()
+    with pytest.raises(chaos.Stuck, match="no agent has read an edge yet"):
+        calm(fleet)
