@@ -5,7 +5,7 @@ to the last but one, and so on. A unit is suitable if the busier of the two is l
 share that makes the move worth it: then the variance is smaller too. Of these Flux takes the biggest, once a
 period. Here it is the one that leaves the two most alike, and that is done again and again, with the loads
 that agents will have then, until they are even: a unit moves once, and what it has come to is measured before
-it moves again.
+it moves again. Who is not among the too busy gives nothing away: that would not help those who are.
 
 What a unit takes is counted only in part: not, for instance, the messages about it. What an agent takes in
 all is known. So the factor between the two is *learned* from all agents: by how much those that have more
@@ -97,7 +97,7 @@ def balance(
     stay, found = set(held), list[Move]()
     kept: list[str] = []
     while imbalance(now) > below and len(found) < most:
-        moves, kept = _paired(now, stay, gain)
+        moves, kept = _paired(now, stay, gain, below)
         if not moves:
             break
         for one in moves[: most - len(found)]:
@@ -114,12 +114,16 @@ def _without(load: Load, unit: str) -> Load:
     return Load({name: size for name, size in load.units.items() if name != unit}, load.fixed)
 
 
-def _paired(loads: Mapping[str, Load], held: Collection[str], gain: float) -> tuple[list[Move], list[str]]:
-    """The busiest with the idlest, and so on: what moves, and why not more does."""
+def _paired(
+    loads: Mapping[str, Load], held: Collection[str], gain: float, below: float
+) -> tuple[list[Move], list[str]]:
+    """The busiest with the idlest, and so on, down to who is not busy enough to give anything away: what
+    moves, and why not more does."""
+    enough = below * sum(load.total for load in loads.values()) / len(loads)
     order = sorted(loads, key=lambda agent: (-loads[agent].total, agent))
     found, kept = list[Move](), list[str]()
     for hot, cold in zip(order, reversed(order), strict=True):
-        if loads[hot].total <= loads[cold].total:
+        if loads[hot].total <= max(loads[cold].total, enough):
             break
         unit = _fittest(loads[hot], loads[cold].total, held, gain)
         if unit is None:
