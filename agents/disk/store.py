@@ -528,9 +528,10 @@ class Store:
     # -- windows ---------------------------------------------------------------------------------------------
 
     def windows(self, job: str, from_us: int, to_us: int) -> list[WindowCommit]:
-        """Commits with a window that overlaps ``[from_us, to_us)``, by start, then revision."""
+        """Commits with a window that overlaps ``[from_us, to_us)``, by start, then revision. They are found
+        by their ends (``+`` keeps SQLite from the starts): mostly they are the last of very many."""
         with self._file.reading() as con:
-            sql = f"{_WINDOW} WHERE job = ? AND first_start < ? AND last_end > ?"
+            sql = f"{_WINDOW} WHERE job = ? AND +first_start < ? AND last_end > ?"
             found = con.execute(f"{sql} ORDER BY first_start, last_end, revision", (job, to_us, from_us))
             return [_window(row) for row in found]
 

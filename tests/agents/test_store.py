@@ -228,6 +228,25 @@ def test_commits_of_windows_are_numbered_by_job_without_gaps(store: Store) -> No
     assert (store.commit_windows(window(60, 70)), store.last_windows_seq("x")) == (8, 0)
 
 
+def test_the_last_windows_are_found_without_a_look_at_all_others() -> None:
+    """Each member looks for them with each commit of windows."""
+
+    def steps(windows: int) -> int:
+        store, found = Store(":memory:"), list[int]()
+        store.commit_windows(*(window(n, n + 1) for n in range(windows)))
+        with store._file.reading() as con:
+            con.set_progress_handler(lambda: found.append(1), 1)
+            assert [row.first_start for row in store.windows("j", windows - 2, windows)] == [
+                windows - 2,
+                windows - 1,
+            ]
+            con.set_progress_handler(None, 1)
+        store.close()
+        return len(found)
+
+    assert steps(2_000) < 2 * steps(20)
+
+
 def test_the_log_keeps_its_order_and_refuses_a_second_founder(store: Store) -> None:
     store.append_log([(2, b"b"), (1, b"a")])
     store.append_log([(2, b"b"), (3, b"c")])
