@@ -51,6 +51,10 @@ BENCHES: Final = {
         "lab.bench.guest.Guest",
         "nginx's answers beside an agent whose jobs want twice its share, and beside none.",
     ),
+    "within": (
+        "lab.bench.within.bench.Within",
+        "Do jobs keep what they promise (WITHIN): on fleets, under overload, and beside Spark?",
+    ),
     "page": (
         "lab.bench.page.Page",
         "What subscribers of a job, and a browser with the page, take from an agent; how soon it is seen.",

@@ -1,0 +1,190 @@
+"""``elf bench within``: do jobs keep what they promise, on real agents?
+
+- Three workloads on a fleet: what it says that it can promise, and then whether its windows are within that,
+  at the rate at which it says that it keeps it, with nothing left out.
+- One agent that gets 1.4 and 1.8 times what it can do, beside an oracle (``lab.bench.within.overload``).
+- What deciding which rows are left out takes of a core.
+- Spark Structured Streaming with the same lines at the same rate, where it is installed.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import count
+from typing import Annotated, ClassVar, Final
+
+import msgspec
+import psutil
+from typer import Option
+
+from elf.errors import UserError
+from elf.fields import replace
+from elf.planning.overload import LOOK_MS, Lag
+from elf.ql.promises import Promise
+from lab.bench.campaign import check_spark
+from lab.bench.runner import Bench, Figure, Report, Scratch, percentiles
+from lab.bench.sides import ask
+from lab.bench.within.kept import Kept, kept
+from lab.bench.within.load import WORKLOADS
+from lab.bench.within.overload import BOUND_MS, JOBS, Overloaded, overloaded
+from lab.bench.within.spark import Asked, Took, spark
+from lab.chaos.engine import STREAM, plan
+from lab.chaos.world import World
+
+TIMES: Final = {"overload 1.4": 1.4, "overload 1.8": 1.8}
+PLANNER: Final = "planner"
+SPARK: Final = {f"spark, {name}": name for name in WORKLOADS}
+SIDES: Final = (*WORKLOADS, *TIMES, PLANNER, *SPARK)
+PLANNED_JOBS: Final = 32
+LOOKS: Final = 100
+PROMISE: Final = Promise(500_000, 99.0)
+
+
+class Planned(msgspec.Struct, frozen=True):
+    """CPU of a look at the flows of a stream that is behind."""
+
+    look_ms: float
+
+    @property
+    def share(self) -> float:
+        """Of a core."""
+        return self.look_ms / LOOK_MS
+
+
+Run = Kept | Overloaded | Planned | Took
+
+
+@dataclass(frozen=True)
+class Within(Bench[str, Run]):
+    """Fleets one after the other."""
+
+    agents: Annotated[int, Option("--agents", min=1, help="Agents that promise something.")] = 3
+    rate: Annotated[int, Option("--rate", min=10, help="Lines a second, of all of them, at most.")] = 600
+    seconds: Annotated[float, Option("--seconds", min=1, help="How long promises are judged.")] = 40
+    overload: Annotated[float, Option("--overload", min=25, help="Seconds of an overload.")] = 60
+    repeat: Annotated[int, Option("--repeat", min=1, help="Runs of each workload.")] = 3
+    only: Annotated[
+        list[str] | None, Option("--only", metavar="NAME", help="These sides only; repeat it.")
+    ] = None
+
+    once: ClassVar = (*TIMES, PLANNER, *SPARK)
+
+    def __post_init__(self) -> None:
+        """Raises ``UserError``."""
+        for name in self.only or ():
+            if name not in SIDES:
+                raise UserError(f"--only {name}: there are {', '.join(SIDES)}")
+
+    def sides(self, scratch: Scratch) -> Mapping[str, Callable[[], Run]]:
+        """Those that are wanted and can be run."""
+        rates: dict[str, float] = {}
+        folders = (scratch.folder / f"fleet{number}" for number in count())
+
+        def keeps(name: str) -> Run:
+            found = kept(next(folders), WORKLOADS[name], self.agents, self.rate, self.seconds)
+            rates[name] = found.rate
+            return found
+
+        def beside(name: str) -> Run:
+            return ask(spark, Asked(name, rates.get(name, self.rate), self.seconds))
+
+        made: dict[str, Callable[[], Run]] = {name: partial(keeps, name) for name in WORKLOADS}
+        for name, times in TIMES.items():
+            made[name] = lambda times=times: overloaded(next(folders), times, self.overload)  # type: ignore[misc]
+        made[PLANNER] = planned
+        made |= {} if lacks_spark() else {name: partial(beside, of) for name, of in SPARK.items()}
+        return {name: side for name, side in made.items() if name in (self.only or SIDES)}
+
+    def report(self, runs: Mapping[str, Sequence[Run]]) -> Report:
+        """Each beside its target. No problem where one is missed: the machine may have been busy."""
+        figures: list[Figure] = []
+        notes = [f"load of the machine {os.getloadavg()[0]:.1f}, {psutil.cpu_count()} cores"]
+        for name, found in runs.items():
+            own = [one for one in runs.get(SPARK.get(name, ""), ()) if isinstance(one, Kept)]
+            figures += _figures(name, found, own)
+        notes += [
+            f"{name}: {sum(one.met for one in met)} of {len(met)} runs met the bound with nothing left out"
+            for name, found in runs.items()
+            if (met := [one for one in found if isinstance(one, Kept)])
+        ]
+        notes += [
+            f"{name}: others had the cores, so that an oracle could do next to nothing"
+            for name, found in runs.items()
+            if any(isinstance(one, Overloaded) and one.of_oracle is None for one in found)
+        ]
+        if why := lacks_spark():
+            notes.append(f"Spark Structured Streaming is not here: {why}")
+        facts = {name: _shown(one) for name, (one, *_) in runs.items() if name in self.once}
+        details = {name: [_shown(one) for one in found] for name, found in runs.items()}
+        return Report({"agents": self.agents, **facts}, figures, notes, {"runs": details})
+
+
+def _shown(run: Run) -> dict[str, object]:
+    """Times of windows by their percentiles, since there may be thousands."""
+    told: dict[str, object] = msgspec.to_builtins(run)
+    if isinstance(run, Kept | Took) and run.took_ms:
+        told |= {"took_ms": percentiles(run.took_ms), "windows": len(run.took_ms)}
+    return told
+
+
+def _figures(name: str, found: Sequence[Run], own: Sequence[Kept]) -> list[Figure]:
+    """``own``: of the same workload, beside Spark."""
+    match found[0]:
+        case Kept(rate=rate):
+            every = [one for one in found if isinstance(one, Kept)]
+            late = statistics.median(percentiles(one.took_ms)["p99"] for one in every)
+            bound = statistics.median(one.bound_ms for one in every)
+            what = f"{name}, {rate:,.0f} lines/s: p99 of windows, beside the bound that is suggested"
+            return [Figure(what, round(late, 1), "ms", {"bound": bound})]
+        case Overloaded(of_oracle=settled, in_time=in_time, rate=rate):
+            least = 0.9 if name == "overload 1.4" else 0.8
+            what = f"{name} ({rate:,.0f} lines/s, {JOBS} jobs): in time, of what an oracle could do"
+            told = [] if settled is None else [Figure(what, settled, "of 1", {"target": least})]
+            return [
+                *told,
+                Figure(f"{name}: windows within {BOUND_MS:,} ms", round(100 * in_time, 1), "%"),
+            ]
+        case Planned(share=share):
+            what = f"what looks at {PLANNED_JOBS} flows that are behind take of a core"
+            return [Figure(what, round(100 * share, 3), "%", {"target": 3.0})]
+        case Took(took_ms=took):
+            theirs = percentiles(took)
+            if not own:
+                return [Figure(name, (theirs["p50"], theirs["p99"]), "ms")]
+            ours = percentiles([ms for one in own for ms in one.took_ms])
+            return [
+                Figure(f"{SPARK[name]}, {q} of windows", ours[q], "ms", {"Spark": theirs[q]})
+                for q in ("p50", "p99")
+            ]
+    raise AssertionError(name)
+
+
+def planned() -> Planned:
+    """Of a simulated agent with so many jobs: its own code, and the kernel's clock."""
+    world = World(1, 1, checking=False)
+    world.start_all(world.agents)
+    queries = (plan(2, where="abcdef"[: 1 + n % 6], lateness_us=1_000 * n) for n in range(PLANNED_JOBS))
+    specs = [world.create(0, replace(one, promise=PROMISE), f"j{n}") for n, one in enumerate(queries)]
+    lending = world.agents[0].node.lending
+    installed = {flow.uid: STREAM for spec in specs for flow in spec.flows}
+    now_ms, took = world.agents[0].now_ms, []
+    for look in range(LOOKS):
+        lending.lags[STREAM] = Lag(400 * (look + 1))
+        began = time.process_time()
+        lending.look(installed, {}, now_ms + (look + 1) * LOOK_MS)
+        took.append(1e3 * (time.process_time() - began))
+    return Planned(statistics.mean(took))
+
+
+def lacks_spark() -> str:
+    """Why Spark cannot run here; empty: it can."""
+    try:
+        check_spark()
+    except UserError as error:
+        return str(error)
+    return ""
