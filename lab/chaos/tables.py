@@ -120,7 +120,7 @@ class TableReaders:
             found += [
                 f"a{one.agent} tells {one.rows} of a table up to {one.number} {one.shards}, not {rows}"
                 for one in answers
-                if max(one.number, *one.shards.values()) <= oracle.last
+                if max((one.number, *one.shards.values())) <= oracle.last
                 and (rows := oracle.answer(one)) != one.rows
             ]
         return found
