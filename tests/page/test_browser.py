@@ -62,6 +62,46 @@ def test_who_has_the_link_sees_the_fleet_and_changes_jobs(pages: Pages, browser:
         assert page.problems() == []
 
 
+GROUPED = (
+    ("SELECT sc_status, COUNT(*) AS n FROM a GROUP BY sc_status WINDOWING 5 SECONDS", ["sc_status"]),
+    (
+        "SELECT sc_status / 100 AS class, a.c_ip, ROUND(x, 2) AS r FROM a\nGROUP  BY sc_status / 100, "
+        "a.c_ip, ROUND(x, 2) HAVING COUNT(*) > 1 LIMIT 3 WINDOWING 5 SECONDS",
+        ["class", "c_ip", "r"],
+    ),
+    (
+        "SELECT k, MAX(n) AS m FROM (SELECT k, u, COUNT(*) AS n FROM a GROUP BY k, u) GROUP BY k "
+        "WINDOWING 5 SECONDS",
+        ["k"],
+    ),
+    ("SELECT COUNT(*) AS n FROM a WINDOWING 5 SECONDS", []),
+)
+
+
+def test_numbers_by_which_a_job_groups_name_lines_and_are_no_bars(pages: Pages, browser: Browser) -> None:
+    asked = "SELECT clicks_count AS many, COUNT(*) AS n FROM clicks GROUP BY clicks_count WINDOWING 1 SECONDS"
+    pages.own.sql(f"CREATE JOB by_number AS {asked}")
+    (agent,) = pages.fleet.fleet.agents
+    with tab(browser) as page:
+        page.open(pages.link(pages.own))
+        page.until(NAV)
+        for sql, keys in GROUPED:
+            called = f"import('/page/windows.js').then((one) => one.groupsOf({json.dumps(sql)}))"
+            assert page.evaluate(called) == keys
+        go(page, "#/job/by_number")
+        legend = "document.querySelector('.legend span')?.textContent"
+        for _ in range(20):
+            agent.append([(now_us(), "a", 7), (now_us(), "b", 9)])
+            time.sleep(0.5)
+            if page.evaluate(f"Boolean({legend})"):
+                break
+        assert page.evaluate(legend).isdigit(), "a number, not a row"
+        assert page.evaluate(
+            "[...document.querySelectorAll('.controls option')].map((one) => one.value)"
+        ) == ["n"]
+    pages.own.sql("DROP JOB by_number")
+
+
 def test_a_link_brings_a_name_and_no_statement(pages: Pages, browser: Browser) -> None:
     with tab(browser) as page:
         page.open(pages.link(pages.own))

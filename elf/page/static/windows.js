@@ -8,6 +8,27 @@ const KEPT = 300;
 const SHOWN = 90;
 const SERIES = 8;
 
+const BEHIND = /\b(?:HAVING|ORDER\s+BY|LIMIT|WINDOWING|EMIT|LATENESS|STRAGGLERS|WITHIN|SINCE)\b|;/i;
+
+/** The columns of a query's result by which it groups, also those that have another name there: their numbers measure nothing. */
+export function groupsOf(sql) {
+  const last = sql.split(/\bGROUP\s+BY\s+/i).slice(1).at(-1)?.split(BEHIND)[0] ?? ""; // of the outer query
+  let depth = 0;
+  const parts = [""];
+  for (const one of last.trim()) {
+    depth += one === "(" ? 1 : one === ")" ? -1 : 0;
+    if (one === "," && !depth) parts.push("");
+    else parts[parts.length - 1] += one;
+  }
+  const plain = (text) => text.replace(/\s+/g, " ").trim().toLowerCase();
+  const select = plain(sql);
+  return parts.map(plain).filter(Boolean).map((part) => {
+    const at = select.indexOf(`${part} as `);
+    const alias = at < 0 ? null : /^\w+/.exec(select.slice(at + part.length + 4));
+    return alias?.[0] ?? part.split(".").at(-1);
+  });
+}
+
 const keyOf = (window) => `${window.start} ${window.end}`;
 const partial = (window) => !window.whole && !window.early;
 
@@ -27,6 +48,7 @@ export class Windows {
     this.legend = h("div", { class: "legend" });
     this.figure = h("div", {}, h("div", { class: "controls" }, h("label", { class: "row" }, "Chart of ", this.choice)), this.plot, this.legend);
     this.table = new Table({ caption: "Rows of the window", bars: true, pick, picks, keys, empty: "no rows in this window" });
+    this.group(keys ?? []);
     this.lines = new Lines(this.plot, signal);
     this.waiting = h("p", { class: "dim" }, "Waiting for the first window …");
     this.body = h("div", { hidden: true }, h("div", { class: "controls" }, this.badge, this.time, this.follow), this.table.node, this.strip, this.figure);
@@ -50,6 +72,12 @@ export class Windows {
       this.due = false;
       if (!this.signal.aborted) this.draw();
     });
+  }
+
+  /** From now on these columns measure nothing. */
+  group(keys) {
+    this.keys = keys;
+    this.table.options.keys = keys;
   }
 
   /** Why none comes. */
@@ -113,8 +141,9 @@ export class Windows {
   drawChart(all) {
     const dated = all.filter((window) => window.end);
     const last = all.at(-1);
-    const numbers = last.columns.filter((column) => column.kind === "number").map((column) => column.name);
-    const keys = last.columns.map((column, place) => [column.kind, place]).filter(([kind]) => kind !== "number" && kind !== "time").map(([, place]) => place);
+    const measures = (column) => column.kind === "number" && !this.keys.includes(column.name);
+    const numbers = last.columns.filter(measures).map((column) => column.name);
+    const keys = last.columns.map((column, place) => [column, place]).filter(([column]) => !measures(column) && column.kind !== "time").map(([, place]) => place);
     this.figure.hidden = dated.length < 2 || !numbers.length;
     if (this.figure.hidden) return;
     const one = !keys.length && all.every((window) => window.rows.length <= 1);

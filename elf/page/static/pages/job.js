@@ -5,7 +5,7 @@ import { clock, fill, h, say, svg } from "../dom.js";
 import { poll } from "../poll.js";
 import { Table } from "../table.js";
 import { drawTree } from "../tree.js";
-import { Windows } from "../windows.js";
+import { groupsOf, Windows } from "../windows.js";
 
 const NAME = /^[A-Za-z_][A-Za-z0-9_]*$/;
 const VERSION = /^version (\d+)$/;
@@ -89,6 +89,7 @@ export async function open(main, [name], shown) {
     state.className = `badge ${known.state === "active" ? "good" : "warn"}`;
     say(pause, known.state === "paused" ? "Resume" : "Pause");
     say(query, known.query ?? "");
+    windows.group(groupsOf(known.query ?? ""));
     query.parentNode.hidden = !known.query;
     const others = rows.filter(({ fact }) => fact !== "query" && fact !== "state" && !VERSION.test(fact));
     const told = others.map(({ fact, value }) => `${fact}\t${value}`).join("\n");

@@ -3,7 +3,7 @@
 import { get, rowsOf, sql, watch } from "../api.js";
 import { fill, h, say } from "../dom.js";
 import { Table } from "../table.js";
-import { Windows } from "../windows.js";
+import { groupsOf, Windows } from "../windows.js";
 
 const FIRST = "SELECT cs_uri_stem, COUNT(*) AS hits\nFROM access\nGROUP BY cs_uri_stem\nORDER BY hits DESC\nLIMIT 10\nWINDOWING 10 SECONDS";
 const KEPT = "elf query";
@@ -63,7 +63,7 @@ export async function open(main, _rest, { session, signal, tell }) {
     const statement = text.value.trim().replace(/;$/, "");
     if (!WINDOWED.test(statement) || !LOOK.test(statement)) return ask(statement);
     const mine = begin();
-    const windows = new Windows(mine);
+    const windows = new Windows(mine, { keys: groupsOf(statement) });
     fill(result, h("section", {}, h("h2", {}, "Windows"), windows.node));
     stop.hidden = false;
     mine.addEventListener("abort", () => (stop.hidden = true));
