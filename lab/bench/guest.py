@@ -5,7 +5,8 @@ SIGSTOP, and nginx writes to a log that nobody reads), and beside an agent that 
 has ``--jobs`` jobs, which want twice the share of a core that it is lent (``cpu_max_share``): what they want
 is measured before, without a share. So it reads late, and leaves rows out where it falls behind for good. It
 stands still half of the time, and its share is by the clock, so half of that share is set. Its process is as
-nice as its unit makes it, and has the core of nginx, which is the worst place; who asks has another one.
+nice as its unit makes it, and has the core of nginx, which is the worst place; who asks has another one. With
+``--nice -20`` (of root) all of them go before what else the machine does, and stand to each other as ever.
 
 How one percent is told from what else the machine does. Turns are short, and alternate in the order
 beside, alone, alone, beside, so that a change of the machine falls on both; two turns side by side have
@@ -16,6 +17,7 @@ alone against alone, the odd turns against the even ones, says what this machine
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -35,7 +37,7 @@ import psutil
 from typer import Option
 
 from elf.cli.processes import Processes, ended, free_ports
-from elf.errors import ElfError
+from elf.errors import ElfError, UserError
 from lab.bench.oneagent import START_SECS, OneAgent
 from lab.bench.rotation.writers import connected, found, nginx
 from lab.bench.runner import Bench, Figure, Report, Scratch
@@ -54,7 +56,7 @@ Floats = npt.NDArray[np.float64]
 TARGET: Final = 1.0
 """Percent that p99 may be longer."""
 LAG_SECS: Final = 10
-NICE: Final = 7
+NICER: Final = 7
 """A fifth of the weight of others, as ``CPUWeight=20`` of its unit."""
 WHO: Final = "elf bench guest"
 _SERVERS: Final = """\
@@ -100,17 +102,23 @@ class Guest(Bench[str, Turn]):
     settle: Annotated[
         float, Option("--settle", min=0, help="How long turns do not count, so that the agent reads late.")
     ] = SETTLE_SECS
-    repeat: Annotated[int, Option("--repeat", min=2, help="Turns of each side.")] = 30
+    nice: Annotated[
+        int, Option("--nice", min=-20, max=0, help="Of all that is measured; below 0 takes root.")
+    ] = 0
+    repeat: Annotated[int, Option("--repeat", min=2, help="Turns of each side.")] = 25
 
     def __post_init__(self) -> None:
         """Raises ``UserError``."""
         found("nginx", "nginx", "", WHO)
+        if self.nice < 0 and os.geteuid():
+            raise UserError(f"{WHO} --nice {self.nice}: only root may go before others")
 
     def sides(self, scratch: Scratch) -> Mapping[str, Callable[[], Turn]]:
         """nginx, and an agent that has been read late for a while."""
         processes = scratch.enter_context(ended())
-        web = Web(processes, scratch.folder, self.rate)
+        web = Web(processes, scratch.folder, self.rate, self.nice)
         agent = Agent(processes, scratch.folder)
+        agent.nice = self.nice + NICER
         agent.start(0.0)
         agent.give(queries(self.jobs), partial(web.asked, web.read))
         wants = agent.takes(min(WANTED_SECS, 5 * self.seconds), partial(web.asked, web.read))
@@ -147,7 +155,8 @@ class Guest(Bench[str, Turn]):
             f"+{TARGET:g} %: {told}",
             f"p99 alone over p99 alone, other turns: {nothing:+.1f} %, {nothing_low:+.1f} to "
             f"{nothing_high:+.1f} %: what this machine can tell now",
-            f"load of the machine {os.getloadavg()[0]:.1f}, {psutil.cpu_count()} cores; {pinned()}",
+            f"load of the machine {os.getloadavg()[0]:.1f}, {psutil.cpu_count()} cores; {pinned()}; nice "
+            f"{self.nice}",
         ]
         what = f"p99 of nginx at {self.rate:,} requests/s, {self.jobs} jobs at twice the agent's share"
         figures = [
@@ -218,10 +227,20 @@ def pinned() -> str:
     return f"nginx and the agent on core {min(web)}, who asks on {', '.join(map(str, sorted(asking)))}"
 
 
+def renice(process: psutil.Process, nice: int) -> None:
+    """All of its threads; and its session, where the scheduler shares cores among sessions (autogroup), so
+    that to others only that counts."""
+    for thread in process.threads():
+        os.setpriority(os.PRIO_PROCESS, thread.id, nice)
+    group = Path(f"/proc/{process.pid}/autogroup")
+    with contextlib.suppress(OSError):  # the kernel has none
+        group.write_text(str(nice))
+
+
 class Web:
     """An nginx of one worker, with a log that is followed and one that is not, and who asks it."""
 
-    def __init__(self, processes: Processes, folder: Path, rate: int) -> None:
+    def __init__(self, processes: Processes, folder: Path, rate: int, nice: int) -> None:
         self._processes, self._rate, self._turns = processes, rate, 0
         self.read, self.alone = free_ports(2)
         (folder / "www").mkdir()
@@ -232,9 +251,12 @@ class Web:
         web, asking = cores()
         for one in (master := psutil.Process(self._child.process.pid), *master.children()):
             one.cpu_affinity(sorted(web))
+            renice(one, nice)
         said = folder / "asking.said"
         self._asking = processes.start("who asks", "lab.bench.openload", [], said, talks=True)
-        psutil.Process(self._asking.process.pid).cpu_affinity(sorted(asking))
+        who = psutil.Process(self._asking.process.pid)
+        who.cpu_affinity(sorted(asking))
+        renice(who, nice)
 
     def asked(self, port: int, seconds: float) -> tuple[list[float], dict[str, float]]:
         """Ask for so long; how long each request took (µs), and figures. Raises ``ElfError``."""
@@ -255,6 +277,8 @@ class Web:
 class Agent(OneAgent):
     """The agent that follows nginx's log: with a share of a core, or (0) with all there is."""
 
+    nice = NICER
+
     def start(self, share: float) -> None:
         """It is ready then."""
         access = {"include": [str(self._folder / "access.log")], "format": "combined"}
@@ -266,8 +290,8 @@ class Agent(OneAgent):
         }
         self.run("guest", {}, settings)
         for thread in self.process.threads():  # later ones inherit both
-            os.setpriority(os.PRIO_PROCESS, thread.id, NICE)
             os.sched_setaffinity(thread.id, cores()[0])
+        renice(self.process, self.nice)
 
     def give(self, jobs: Sequence[str], write: Callable[[float], object]) -> None:
         """Create these jobs; ``write`` has lines written."""
