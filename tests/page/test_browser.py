@@ -62,7 +62,7 @@ def test_who_has_the_link_sees_the_fleet_and_changes_jobs(pages: Pages, browser:
         assert page.problems() == []
 
 
-GROUPED = (
+GROUPED: tuple[tuple[str, list[str]], ...] = (
     ("SELECT sc_status, COUNT(*) AS n FROM a GROUP BY sc_status WINDOWING 5 SECONDS", ["sc_status"]),
     (
         "SELECT sc_status / 100 AS class, a.c_ip, ROUND(x, 2) AS r FROM a\nGROUP  BY sc_status / 100, "
