@@ -80,6 +80,20 @@ def test_scaling_while_it_goes_on_changes_no_bit(kind: type[chaos._Drawn]) -> No
     assert result["rows"].equals(alone(kind, fleet.edges, 1))
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_a_change_that_was_asked_for_before_the_first_iteration_is_made(seed: int) -> None:
+    way = {f"a{n}": [(f"v{v}", f"v{v + 1}") for v in range(n, 40, 4)] for n in range(4)}
+    fleet = begun(Ways, 4, 2, way)
+    fleet.rng = Random(seed)
+    fleet.ask({"begin": True})
+    assert fleet.ask({"scale": 2})
+    while fleet.state["phase"] != "idle":
+        fleet.step({})
+    (result,) = fleet.results
+    assert result["parts"] == 4
+    assert fleet.state["note"] == ""
+
+
 @pytest.mark.parametrize("fates", [chaos.FATES, SCALES], ids=["all", "scales"])
 @pytest.mark.parametrize("agents", [1, 3, 8])
 def test_whatever_happens_results_are_those_of_one_agent(agents: int, fates: dict[str, int]) -> None:

@@ -132,17 +132,19 @@ class Barrier:
     def _go(self, now: float) -> Sends:
         """The next iteration begins; and the next layout is planned, or turned to."""
         state, plan = self.state, self.state["plan"]
-        to = set(state["of"])
+        to, settled = set(state["of"]), state["number"] >= 0
         if state["hold"] and plan:
+            settled = False
             state["leaving"] = sorted(to - plan["of"].keys())
             to |= set(plan["of"])
             state.update(of=plan["of"], layout=plan["layout"], plan=None, note="")
         plan = state["plan"]
         ready = plan is not None and set(plan["ready"]) >= set(plan["of"])
-        state.update(number=state["number"] + 1, hold=ready and state["number"] >= 0, since=now)
+        state.update(number=state["number"] + 1, hold=ready, since=now)
         word = self._word("go", layout=state["layout"], number=state["number"], hold=state["hold"])
         word |= {"count": state["count"], "total": state["total"]}
-        return [*((one, word) for one in sorted(to)), *self._plan(now)]
+        plans = self._plan(now) if settled else []  # else parts may not have turned to this layout yet
+        return [*((one, word) for one in sorted(to)), *plans]
 
     def _end(self, now: float) -> Sends:
         self.state.update(phase="ending", since=now, hold=False, plan=None)
