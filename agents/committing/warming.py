@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from agents.committing.kept import Version, alike
 from agents.committing.windowcommits import remade
 from agents.disk import groupstore
-from agents.disk.store import Store
+from agents.disk.store import Store, StoreError
 from elf.batch import WRONG
-from elf.errors import ElfError, PanesGone
+from elf.errors import ElfError
 from elf.job.commits import WindowCommit, panes_used
 from elf.job.contributions import from_bytes
 from elf.job.effects import CommitWindows, Coverage
@@ -33,9 +33,10 @@ def warm(version: Version, uid: str, number: int, store: Store) -> int | None:
         return last_us
     try:
         _remake(version, record, last_us, store)
-    except (ElfError, *WRONG) as error:
-        if not isinstance(error, PanesGone):
-            version.rest()  # who makes them for good says why they cannot be made
+    except StoreError:  # the disk's fault
+        raise
+    except (ElfError, *WRONG):
+        pass  # nothing is kept of them, and the master that makes the next ones says what is wrong
     return last_us
 
 
