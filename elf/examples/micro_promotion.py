@@ -103,5 +103,5 @@ class MicroPromotion(Rounds):
 
     def deliver(self, app: bytes, message: Any) -> list[dict[str, Any]]:
         """Other jobs, and people, may ask for the batches after a number."""
-        since = message["since"] if message else 0
+        since = message.get("since", 0) if isinstance(message, dict) else 0
         return [batch for batch in self.state["batches"] if batch["batch"] > since]

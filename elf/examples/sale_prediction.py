@@ -94,7 +94,7 @@ class SalePrediction(Job):
 
     def deliver(self, app: bytes, message: Any) -> list[dict[str, Any]]:
         """The predictions after a batch."""
-        since = message["since"] if message else 0
+        since = message.get("since", 0) if isinstance(message, dict) else 0
         return [one for one in self.state["predictions"] if one["batches"][-1] > since]
 
 

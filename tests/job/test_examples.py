@@ -202,6 +202,7 @@ def test_product_bundling_finds_the_components_of_the_window(seed: int, users_ma
     tree.now = NOW - timedelta(seconds=1)
     tree.timer()
     assert master.looks()[-1]["bundles"] == bundles_of(old + new)
+    assert master.deliver(b"", [1]) == master.deliver(b"", None) == master.looks()  # whatever is asked
     assert all(tuple(span) == (0, 105, 12) for span in master.looks()[-1]["covers"].values())
     edges_of(tree, rng, NOW + timedelta(seconds=15), 200)
     assert sum(job.flush("edges").num_rows for job in tree.jobs.values()) <= 60  # old edges are forgotten
