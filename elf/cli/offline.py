@@ -140,6 +140,63 @@ def run(
 
 
 @app.command()
+def reduce(
+    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="Where they go: a name in .states.")],
+    query: Annotated[str | None, typer.Option("--query", "-q", help="The query.", metavar="SQL")] = None,
+    file: SqlFile = None,
+    archive: ArchivePaths = None,
+    begin: FromMoment = None,
+    end: ToMoment = None,
+    column: ColumnTypes = None,
+    skip_damaged: Annotated[
+        bool, typer.Option("--skip-damaged", help="Name files that are damaged, and reduce the others.")
+    ] = False,
+    master: SparkMaster = LOCAL,
+    conf: SparkConf = None,
+) -> int:
+    """Reduce an archive to the partial states of a query, which are merged elsewhere.
+
+    elf offline reduce --archive /srv/elf/archive -f daily.sql --from 2026-01-01 --out eu.states
+    """
+    from elf.cli.offline_reduce import ReduceOptions, run_reduce
+
+    options = ReduceOptions(
+        text=query,
+        file=file,
+        archives=tuple(archive or ()),
+        begin=begin,
+        end=end,
+        columns=tuple(column or ()),
+        out=out,
+        skip_damaged=skip_damaged,
+        master=master,
+        conf=tuple(conf or ()),
+    )
+    return run_reduce(options)
+
+
+@app.command()
+def merge(
+    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Of elf offline reduce, or merge.")],
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out", metavar="FILE", help="Partial states again (.states), or rows (.parquet, .csv, .json)."
+        ),
+    ] = None,
+    output: OutputOption = Output.TABLE,
+    json: Annotated[bool, typer.Option("--json", help="Short for --output json.")] = False,
+) -> int:
+    """Merge partial states of several regions, to rows or to partial states again.
+
+    elf offline merge eu.states ap.states --out daily.parquet
+    """
+    from elf.cli.offline_reduce import run_merge
+
+    return run_merge(files, out, Output.JSON if json else output)
+
+
+@app.command()
 def backfill(
     job: Annotated[str | None, typer.Argument(metavar="[JOB]", help="A running job.")] = None,
     query: Annotated[
