@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 
 from agents.answering.routes import Pair, Planned, Told, Turned, Wanted
 from elf.errors import UserError
-from elf.planning.routes.model import Demand, Job, Link, Problem
+from elf.planning.routes.model import Demand, Job, Link, Problem, Tree
 from elf.planning.routes.planner import Plan, Route, plan
 from elf.planning.routes.sizes import fitted
-from elf.planning.routes.turning import Standing, compared, held_panes_for, panes_to_hold, tree_of
+from elf.planning.routes.turning import Standing, compared, held_panes_for, panes_to_hold, sooner, tree_of
 
 SURE = ("stated", "probed")
 """How a rate must be known for a plan that rests on it to act; one that was seen may be far below it."""
@@ -56,6 +56,7 @@ def planned(links: Sequence[Told], wanted: Sequence[Wanted]) -> Planned:
     problem = Problem(known, demands, "fair")
     routes = _routes(found, problem, by_name)
     told: Told = {"routes": routes, "infeasible": found.infeasible, "reasons": list(found.reasons)}
+    told["reasons"] += _sooner_told(found, routes)
     turned = _turned(problem, links, routes, by_name)
     told["today"] = turned.why
     loads = _loads(problem, routes, by_name)
@@ -87,18 +88,40 @@ def _loads(problem: Problem, routes: Mapping[str, Told], wanted: Mapping[str, Wa
 
 def _routes(found: Plan, problem: Problem, wanted: Mapping[str, Wanted]) -> dict[str, Told]:
     """By job. ``panes``: how many heads hold, of those that divide the unit."""
-    jobs = {job.demand.name: job for job in problem.jobs}
-    return {name: _route(problem, jobs[name], route, wanted[name]) for name, route in found.routes.items()}
+    jobs = [job for job in problem.jobs if job.demand.name in found.routes]
+    routes = [found.routes[job.demand.name] for job in jobs]
+    trees = [
+        tree_of(problem, job, Standing(route.vias, route.interval_s))
+        for job, route in zip(jobs, routes, strict=True)
+    ]
+    trees = sooner(problem, jobs, trees, [1 / route.interval_s for route in routes])
+    return {
+        job.demand.name: _route(problem, job, tree, route, wanted[job.demand.name])
+        for job, tree, route in zip(jobs, trees, routes, strict=True)
+    }
 
 
-def _route(problem: Problem, job: Job, route: Route, of: Wanted) -> Told:
-    tree = tree_of(problem, job, Standing(route.vias, route.interval_s))
+def _sooner_told(found: Plan, routes: Mapping[str, Told]) -> list[str]:
+    """The ways that are not the planner's, and why."""
+    return [
+        f"{name}: {source} sends {_said(via, route['target'])}, as a batch is then under way for "
+        f"{route['batch_s']:.2g} s in place of {found.routes[name].batch_s:.2g} s"
+        for name, route in routes.items()
+        for source, via in route["vias"].items()
+        if via != found.routes[name].vias[source]
+    ]
+
+
+def _route(problem: Problem, job: Job, tree: Tree, route: Route, of: Wanted) -> Told:
+    vias = {
+        problem.regions[source]: problem.regions[via] for source, via in zip(job.sources, tree, strict=True)
+    }
     able = [n for n in range(1, of.unit + 1) if of.unit % n == 0]
     under_way_s = held_panes_for(problem, job, tree, able, of.pane_s)
     panes = panes_to_hold(under_way_s, of.pane_s, route.interval_s)
     return {
         "target": route.target,
-        "vias": route.vias,
+        "vias": vias,
         "interval_s": route.interval_s,
         "panes": panes,
         "direct_s": route.direct_s,

@@ -14,6 +14,7 @@ from elf.planning.routes.intervals import intervals
 from elf.planning.routes.model import Demand, Link, Objective, Problem
 from elf.planning.routes.planner import Plan, plan
 from elf.planning.routes.sizes import Size, fitted
+from elf.planning.routes.turning import Standing, compared, panes_to_hold, sooner, tree_of
 from lab.wan.drawn import WORD_COUNT, large, small, the_testbed, usable
 from lab.wan.exact import best_value
 from lab.wan.printed import algorithm_1
@@ -229,3 +230,35 @@ def test_a_tangent_is_nowhere_below_the_rate(shape: str, a: float, often: float,
     alpha, beta = size.tangent(np.array(2.0), np.array(at))
     assert alpha * often + beta >= size.rate(np.array(2.0), np.array(often)) - 1e-9
     assert alpha * at + beta == pytest.approx(size.rate(np.array(2.0), np.array(at)))
+
+
+def test_what_is_under_way_for_long_goes_round_where_intervals_are_as_short_as_they_may_be() -> None:
+    links = [Link("eu", "us", 5e3), Link("eu", "ap", 2.5e6), Link("ap", "us", 2.5e6)]
+    size = Size("line", 4.5, 4_800.0)
+    demand = Demand(
+        name="busy", target="us", sources={"eu": 200, "ap": 200, "us": 200}, size=size, least_s=5, most_s=5
+    )
+    problem = Problem(links, [demand], "fair")
+    (job,) = problem.jobs
+    direct = plan(links, [demand]).routes["busy"]
+    assert direct.vias == {"eu": "us", "ap": "us"}
+    tree = tree_of(problem, job, Standing(direct.vias, 5.0))
+    (found,) = sooner(problem, [job], [tree], [1 / 5])
+    assert {problem.regions[s]: problem.regions[v] for s, v in zip(job.sources, found, strict=True)} == {
+        "ap": "us",
+        "eu": "ap",
+    }
+    full = [Link("eu", "us", 5e3), Link("eu", "ap", 2.5e6), Link("ap", "us", 2_000.0)]
+    problem = Problem(full, [demand], "fair")
+    (job,) = problem.jobs
+    assert sooner(problem, [job], [tree], [1 / 5]) == [tree], "the detour has no room"
+    today = {"busy": Standing({}, 5.0)}
+    detour = {"busy": Standing({"eu": "ap"}, 5.0)}
+    problem = Problem(links, [demand], "fair")
+    found_better = compared(problem, today, detour)
+    assert found_better.turns
+    assert found_better.batch_s[1] < 0.1 < found_better.batch_s[0]
+    assert not compared(problem, detour, detour).turns
+    assert not compared(problem, detour, today).turns
+    assert panes_to_hold({1: 0.1, 2: 0.2, 4: 0.5}, 1.0, 1.0) == 2
+    assert panes_to_hold({1: 0.5, 2: 0.9, 4: 1.5}, 1.0, 2.0) == 2

@@ -19,6 +19,7 @@ import msgspec
 
 from elf.planning.decision import Decision
 from elf.planning.routes.model import Job, Problem, Tree
+from elf.planning.routes.trees import near
 
 FULL: Final = 0.9
 EMPTIER: Final = 0.9
@@ -57,6 +58,42 @@ def panes_to_hold(under_way_s: Mapping[int, float], pane_s: float, interval_s: f
     """How many panes are held, of those that may be (``held_panes_for``)."""
     able = [n for n in sorted(under_way_s) if n * pane_s >= interval_s - _ROUNDING] or [max(under_way_s)]
     return max((n for n in able if under_way_s[n] <= SOON_S), default=able[0])
+
+
+def sooner(
+    problem: Problem, jobs: Sequence[Job], trees: Sequence[Tree], often: Sequence[float]
+) -> list[Tree]:
+    """The same trees, where some sources go another way, if batches come a good deal sooner so and no link
+    becomes fuller than ``FULL``. Where intervals cannot be shorter than they are, as a pane is not divided,
+    all trees that links carry are alike to the planner: a slow direct path is as good as a fast detour."""
+    found = list(trees)
+    for place, (job, one) in enumerate(zip(jobs, often, strict=True)):
+        better = True
+        while better:
+            now_s = problem.batch_s(job, found[place], one)
+            able = [
+                (problem.batch_s(job, tree, one), tree)
+                for tree in near(job, found[place], len(problem.regions))
+            ]
+            able = [at for at in able if at[0] <= SOONER * now_s and now_s - at[0] >= SLOW_S]
+            fit = (tree for _, tree in sorted(able) if _fits(problem, jobs, found, often, (place, tree)))
+            tree = next(fit, None)
+            better = tree is not None
+            found[place] = found[place] if tree is None else tree
+    return found
+
+
+def _fits(
+    problem: Problem,
+    jobs: Sequence[Job],
+    trees: Sequence[Tree],
+    often: Sequence[float],
+    change: tuple[int, Tree],
+) -> bool:
+    """Whether a job may have another tree."""
+    place, tree = change
+    changed = [*trees[:place], tree, *trees[place + 1 :]]
+    return _fullest(problem, jobs, changed, often) <= max(FULL, _fullest(problem, jobs, trees, often))
 
 
 def tree_of(problem: Problem, job: Job, standing: Standing) -> Tree:
