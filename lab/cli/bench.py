@@ -75,6 +75,10 @@ BENCHES: Final = {
         "lab.bench.failover.Failover",
         "Agents are killed, restarted or stopped while they work: how long until the next correct window?",
     ),
+    "wan": (
+        "lab.bench.wan.Wan",
+        "Real agents in three regions joined by slow links: bytes across borders, and how late windows are.",
+    ),
     "copies": (
         "lab.bench.copies.Copies",
         "Eager copies beside lazy ones: CPU and bytes, and rows lost of an agent that is gone with its disk.",

@@ -9,4 +9,5 @@ every plan that there is: ``elf sim wan``.
 | ``exact`` | the best of all plans, by trying each |
 | ``panes`` | panes of drawn web logs, in bytes as agents have them |
 | ``scenarios`` | what is run, beside its target |
+| ``spaces`` | regions of real agents: network namespaces, joined by links of a rate (``elf bench wan``) |
 """
