@@ -1,17 +1,18 @@
 """Spark Structured Streaming beside it: the same lines at the same rate, the same counts, and how long after
 its end a window is there. A process of its own, and the only one that imports Spark.
 
-Lines come as a small file each ``FILE_SECS``, and micro-batches follow one another without a pause. In append
-mode a window is there when the watermark has passed its end. The clock stops when the batch that has its rows
-begins to write them.
+Lines come over a socket, so that no file is looked for, and micro-batches follow one another without a pause.
+In append mode a window is there when the watermark has passed its end. The clock stops when the batch that
+has its rows begins to write them.
 """
 
 from __future__ import annotations
 
+import socket
 import tempfile
 import threading
 import time
-from pathlib import Path
+from contextlib import suppress
 from typing import Any, Final
 
 import msgspec
@@ -19,7 +20,8 @@ import msgspec
 from elf.errors import ElfError
 from lab.bench.within.load import WORKLOADS, Lines
 
-FILE_SECS: Final = 0.1
+TICK_SECS: Final = 0.02
+STUCK_SECS: Final = 1.0
 WARM_WINDOWS: Final = 10
 """That are not counted, since first batches compile."""
 START_SECS: Final = 240.0
@@ -29,8 +31,8 @@ SETTINGS: Final = {
     "spark.sql.shuffle.partitions": "1",
     "spark.sql.session.timeZone": "UTC",
     "spark.driver.extraJavaOptions": "-Xss16m",
-    "spark.sql.streaming.fileSource.log.compactInterval": "1000000",
 }
+"""With the usual stack the query ends in a regular expression of Spark's own, after a minute or two."""
 
 
 class Asked(msgspec.Struct, frozen=True):
@@ -59,11 +61,13 @@ def spark(asked: Asked) -> Took:
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     took: dict[int, float] = {}
-    with tempfile.TemporaryDirectory(prefix="elf-bench-spark-") as name:
-        folder = Path(name)
-        (folder / "in").mkdir()
-        source = session.readStream.schema("ts timestamp, person string, word string")
-        rows = source.json(str(folder / "in")).withWatermark("ts", "0 milliseconds")
+    with tempfile.TemporaryDirectory(prefix="elf-bench-spark-") as folder, socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        listening.listen()
+        host, port = listening.getsockname()
+        source = session.readStream.format("socket").option("host", host).option("port", port).load()
+        parsed = source.select(F.from_json("value", "ts timestamp, person string, word string").alias("row"))
+        rows = parsed.select("row.*").withWatermark("ts", "0 milliseconds")
         size = f"{workload.size_ms} milliseconds"
         window = (
             F.window("ts", size, f"{workload.slide_ms} milliseconds")
@@ -79,32 +83,44 @@ def spark(asked: Asked) -> Took:
                 took.setdefault(row["end"], now_ms - row["end"])
 
         stopped = threading.Event()
-        writing = threading.Thread(target=_write, args=(folder, asked.rate, stopped))
+        writing = threading.Thread(target=_write, args=(listening, asked.rate, stopped), daemon=True)
         query = ends.writeStream.foreachBatch(arrived).outputMode("append")
-        running = query.option("checkpointLocation", str(folder / "checkpoint")).start()
         writing.start()
+        running = query.option("checkpointLocation", folder).start()
         try:
             deadline = time.monotonic() + START_SECS
             while len(took) < WARM_WINDOWS and running.isActive and time.monotonic() < deadline:
-                time.sleep(FILE_SECS)
+                time.sleep(TICK_SECS)
             if len(took) < WARM_WINDOWS:
                 raise ElfError(f"Spark has made {len(took)} windows in {START_SECS:g} s")
-            warm_ms = time.time() * 1e3
+            warm = len(took)
             running.awaitTermination(round(asked.seconds))
+            if not running.isActive:
+                raise ElfError(f"Spark has stopped: {running.exception()}")
         finally:
             stopped.set()
             writing.join()
             running.stop()
             session.stop()
-    return Took([ms for end, ms in sorted(took.items()) if end >= warm_ms])
+    if not (found := list(took.values())[warm:]):
+        raise ElfError(f"Spark has made no window in {asked.seconds:g} s")
+    return Took(found)
 
 
-def _write(folder: Path, rate: float, stopped: threading.Event) -> None:
-    lines, due, at, number = Lines(1), 0.0, time.monotonic(), 0
-    while not stopped.wait(FILE_SECS):
+def _write(listening: socket.socket, rate: float, stopped: threading.Event) -> None:
+    """To whoever connects last: Spark does so once to see the columns, and once to read."""
+    lines, due, at = Lines(1), 0.0, time.monotonic()
+    listening.settimeout(TICK_SECS)
+    reader: socket.socket | None = None
+    while not stopped.is_set():
+        with suppress(TimeoutError):
+            reader, _ = listening.accept()
+            reader.settimeout(STUCK_SECS)
         now = time.monotonic()
-        due, at, number = due + rate * (now - at), now, number + 1
-        part = folder / f"{number}.json"
-        part.write_bytes(lines.take(time.time_ns() // 1_000_000 * 1_000, int(due)))
+        due, at = due + rate * (now - at), now
+        if reader is not None:
+            with suppress(OSError):
+                reader.sendall(lines.take(time.time_ns() // 1_000_000 * 1_000, int(due)))
         due -= int(due)
-        part.rename(folder / "in" / part.name)
+    if reader is not None:
+        reader.close()
