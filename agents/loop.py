@@ -31,7 +31,7 @@ from elf.job.program.port import ProgramEffect, ProgramSaved
 from elf.job.replicas import ReplicaEvent
 from elf.job.snapshots import SnapshotName
 from elf.job.stamps import InspectStamps
-from elf.job.tables import ReadShard
+from elf.job.tables import CopyShard, ReadShard
 from elf.security.principals import Principal
 from elf.wire import base
 from overlay import raft
@@ -316,6 +316,8 @@ def forget(store: Store, names: Sequence[SnapshotName]) -> None:
 def looked_up(effect: do.LookUp, store: Store) -> was.Consulted:
     """Rows of a table that somebody has asked for, or results for one of its shards."""
     asked = effect.request
+    if isinstance(asked, CopyShard):
+        return was.Consulted(asked, *store.tables.some(asked))
     if isinstance(asked, ReadShard):
         return was.Consulted(asked, *shardstore.answer(store, asked))
     return was.Consulted(asked, *tablestore.answer(store.tables, asked))

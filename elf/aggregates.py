@@ -258,6 +258,11 @@ def split_by_range(groups: pa.Table, keys: Sequence[str], count: int) -> tuple[p
     is in depends on the hash of its keys alone, and so is the same on every agent, in every pane, and for all
     rows (``elf.ql.cells``) of the group: the root of a range has complete sums.
     """
-    hashes = hash_keys([canonical_key(groups[key]) for key in keys])
-    places = ((hashes >> np.uint64(32)) * np.uint64(count)) >> np.uint64(32)
+    places = range_places(groups, keys, count)
     return tuple(groups.filter(pa.array(places == np.uint64(place))) for place in range(count))
+
+
+def range_places(groups: pa.Table, keys: Sequence[str], count: int) -> npt.NDArray[np.uint64]:
+    """In which of these ranges each group is."""
+    hashes = hash_keys([canonical_key(groups[key]) for key in keys])
+    return ((hashes >> np.uint64(32)) * np.uint64(count)) >> np.uint64(32)

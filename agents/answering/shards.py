@@ -3,10 +3,12 @@ functions, as ``agents.answering.tables`` needs them."""
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from math import prod
+from typing import Final
 
 import pyarrow as pa
 
@@ -18,6 +20,8 @@ from elf.job.output import OutputSpec
 from elf.job.tables import Asked, TableRows, is_shard, shard_uid, shards_of
 from elf.ql.fuel import KEYS_MAX
 
+REMEMBERED_MAX: Final = 1_024
+"""Tables of which it is remembered how far they were."""
 Kinds = Mapping[str, str]
 """By column, its type in ELF-QL."""
 
@@ -38,13 +42,54 @@ class Part:
     @property
     def lineage(self) -> str:
         """It, and all tables of that name and job before and after it: their numbers are the job's."""
-        return f"{self.spec.app.hex()} {self.spec.job}#{self.uid.partition('#')[2]}"
+        return f"{self.spec.app.hex()} {self.spec.job}"
+
+    @property
+    def table(self) -> str:
+        """The uid of the table."""
+        return self.uid.partition("#")[0]
+
+    @property
+    def lacks(self) -> bool:
+        """Whether another table is read where this one is not there, or has not got all rows."""
+        return is_shard(self.uid) and bool(self.spec.option("was"))
 
 
-def merged(found: Sequence[TableRows], spec: OutputSpec) -> TableRows:
+class Lacks(UserError):
+    """A shard has not got all rows of the table whose place its own takes, or has no rows any more."""
+
+
+class Told:
+    """How far tables were that were told of. Each shard has its own number, until another table takes the
+    place of its own: a key is in another shard of that, which must not be behind what any one was."""
+
+    def __init__(self) -> None:
+        self._last: OrderedDict[str, tuple[str, int, dict[str, int]]] = OrderedDict()
+        """By lineage the table that was told of last, the highest number of those before, and those of its
+        shards."""
+
+    def least(self, part: Part) -> int:
+        """The number which an answer has to have."""
+        table, before, told = self._last.get(part.lineage, ("", 0, {}))
+        if table == part.table:
+            return max(before, told.get(part.uid, 0))
+        return max((before, *told.values()))
+
+    def take(self, part: Part, number: int) -> None:
+        """An answer had this number."""
+        table, before, told = self._last.pop(part.lineage, ("", 0, {}))
+        if table != part.table:
+            before, told = max((before, *told.values())), {}
+        told[part.uid] = max(told.get(part.uid, 0), number)
+        self._last[part.lineage] = part.table, before, told
+        if len(self._last) > REMEMBERED_MAX:
+            self._last.popitem(last=False)
+
+
+def merged(found: Sequence[TableRows]) -> TableRows:
     """What all portions and shards say of a table: it is as far as the last of them."""
     last = {one.kept.table: one for one in found}
-    if len(last) == 1 or not is_shard(found[-1].kept.table):  # its key may have changed in between
+    if not is_shard(found[-1].kept.table):  # its key may have changed in between
         return found[-1]
     shards = list(last.values())
     number = min(one.number for one in shards)
@@ -52,7 +97,7 @@ def merged(found: Sequence[TableRows], spec: OutputSpec) -> TableRows:
     newest = None if None in ends else min(end for end in ends if end is not None)
     return replace(
         shards[-1],
-        kept=replace(shards[-1].kept, table=spec.uid),
+        kept=replace(shards[-1].kept, table=shards[-1].kept.table.partition("#")[0]),
         number=number,
         newest_us=newest,
         count=sum(one.count for one in shards),
@@ -63,20 +108,26 @@ def merged(found: Sequence[TableRows], spec: OutputSpec) -> TableRows:
     )
 
 
-def parts_of(spec: OutputSpec, homes: Sequence[str], equals: Sequence[Asked], kinds: Kinds) -> list[Part]:
+def parts_of(
+    spec: OutputSpec, homes: Sequence[str], equals: Sequence[Asked], kinds: Kinds, *, before: bool = False
+) -> list[Part]:
     """What a table whose shards are in the groups ``homes`` (none: it has no shards) is read from, for a
-    question that may name a key. Raises ``UserError``."""
+    question that may name a key; ``before``: what the one is read from whose place it takes (none: from
+    nothing). Raises ``UserError``."""
     if not homes:
-        return [Part(spec, spec.job, spec.uid)]
-    places = _places_of(spec, equals, kinds) or range(len(homes))
-    return [Part(spec, homes[place], shard_uid(spec.uid, place)) for place in places]
+        return [] if before else [Part(spec, spec.job, spec.uid)]
+    key, uid = (spec.option("was"), spec.option("of")) if before else (spec.option("key"), spec.uid)
+    if not key:
+        return []
+    places = _places_of(spec, key.split(","), equals, kinds) or range(len(homes))
+    return [Part(spec, homes[place], shard_uid(uid, place)) for place in places]
 
 
-def _places_of(spec: OutputSpec, equals: Sequence[Asked], kinds: Kinds) -> list[int]:
+def _places_of(spec: OutputSpec, names: Sequence[str], equals: Sequence[Asked], kinds: Kinds) -> list[int]:
     """The shards that may have the rows of a key; none: the question names no key. Raises ``UserError``."""
     wanted = {name.lower(): values for name, values in equals}
     known = {name.lower(): name for name in kinds}
-    key = [known.get(name.lower(), name) for name in spec.option("key").split(",")]
+    key = [known.get(name.lower(), name) for name in names]
     if not all(name.lower() in wanted for name in key):
         return []
     if prod(len(wanted[name.lower()]) for name in key) > KEYS_MAX:

@@ -8,7 +8,6 @@ has read, and takes no answer from before that (protocol 7.13): who asks it agai
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Generator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -21,7 +20,7 @@ from agents.answering.fleet import Fleet
 from agents.answering.masters import Masters
 from agents.answering.once import author_of
 from agents.answering.past import moment
-from agents.answering.shards import Part, merged, parts_of
+from agents.answering.shards import Lacks, Part, Told, merged, parts_of
 from elf.batch import decode, encode
 from elf.client.past import joined
 from elf.errors import UserError
@@ -30,7 +29,7 @@ from elf.job.catalog.log import CatalogLog
 from elf.job.effects import TableQuestion
 from elf.job.messages.log import AddOutput
 from elf.job.output import OutputSpec
-from elf.job.spec import JobSpec
+from elf.job.spec import JobSpec, is_range
 from elf.job.tables import (
     BEHIND,
     NO_TABLE,
@@ -55,8 +54,6 @@ if TYPE_CHECKING:  # sqlglot, as in agents.answering.statements
 
 BYTES_MAX: Final = 64 << 20
 """Of encoded rows that are gathered for a SELECT over all of a table."""
-REMEMBERED_MAX: Final = 1_024
-"""Tables of which it is remembered how far they were."""
 WHOLE_WAITS: Final = 15
 """How often ALTER TABLE looks whether all rows have their new key."""
 ROW_US: Final = 9
@@ -80,8 +77,7 @@ class Tables:
         self._masters = masters
         self._here = here
         self._holds = holds
-        self._seen: OrderedDict[str, int] = OrderedDict()
-        """By table (``Part.lineage``), the number of the newest windows that an answer had."""
+        self._told = Told()
 
     def names(self) -> frozenset[str]:
         """What FROM may name that is a table, and no stream."""
@@ -107,7 +103,7 @@ class Tables:
     def select(self, asked: Execute, statement: TableSelect) -> Procedure:
         spec = self.find(statement.name, asked.creator)
         found = yield from self._gathered(spec, statement.equals, anywhere=statement.anywhere)
-        last = merged(found, spec)
+        last = merged(found)
         rows = tuple(one.rows for one in found if one.rows)
         if not rows:
             return _reply(asked, f"table {spec.name} has no rows yet{_as_of(last)}", last, found)
@@ -122,28 +118,49 @@ class Tables:
 
     def _gathered(self, spec: OutputSpec, equals: tuple[Asked, ...], *, anywhere: bool) -> _Rows:
         """The rows of a key, or all, in portions, each of one moment of its own."""
-        found: list[TableRows] = []
         size = 0
         columns = {name.lower() for name in grouped_by(self._job(spec).plan)}
         equals = tuple(one for one in equals if one[0].lower() in columns)  # no others are of a key
-        for part in self._parts(spec, equals):
+
+        def portions(part: Part) -> _Rows:
+            nonlocal size
+            some: list[TableRows] = []
             after, more = b"", True
             while more:
                 one = yield from self._read(part, equals, after, anywhere=anywhere)
-                found.append(one)
+                some.append(one)
                 after, more, size = one.next, one.more, size + len(one.rows)
                 if size > BYTES_MAX:
                     raise UserError(
                         f"the rows of table {spec.name} take more than {BYTES_MAX >> 20} MiB: ask for a key "
                         f"({', '.join(one.kept.key)} = …)"
                     )
-        return found
+            return some
 
-    def _parts(self, spec: OutputSpec, equals: Sequence[Asked] = ()) -> list[Part]:
+        return (yield from self._each(spec, portions, equals))
+
+    def _each(self, spec: OutputSpec, read: Callable[[Part], _Rows], equals: Sequence[Asked] = ()) -> _Rows:
+        """What the table, or each of its shards, is read as; or those of the table whose place it takes,
+        until all have all rows. Raises ``UserError``."""
+        for tried in range(2 * TRIES):
+            found: list[TableRows] = []
+            try:
+                for part in self._parts(spec, equals, before=tried % 2 == 1):
+                    some = yield from read(part)
+                    found += some
+            except Lacks:
+                if tried == 2 * TRIES - 1:
+                    raise
+                continue
+            if found:
+                return found
+        raise UserError(f"table {spec.name}: it has not begun yet")
+
+    def _parts(self, spec: OutputSpec, equals: Sequence[Asked] = (), *, before: bool = False) -> list[Part]:
         """What the table is read from: itself, or its shards; of these only those that may have a key."""
         job = self._log.job(spec.job)
         kinds = {} if job is None else column_kinds(job.plan)
-        return parts_of(spec, self._log.homes(spec.uid), equals, kinds)
+        return parts_of(spec, self._log.homes(spec.uid), equals, kinds, before=before)
 
     def _read(
         self,
@@ -166,12 +183,15 @@ class Tables:
             error = answer.error
             if not error:
                 found = _rows_of(answer)
-                if found.number >= self._least(part):
-                    return self._taken(part, found)
+                if found.number >= self._told.least(part):
+                    self._told.take(part, found.number)
+                    return found
                 error = BEHIND  # somebody has asked meanwhile, and was told of more
                 continue
             if error == SILENT or error.startswith("its key"):
                 break
+            if error == NO_TABLE and part.lacks and not near:
+                raise Lacks(self._refused(part.spec, job, at, error))
             if not near and tried < TRIES - 1:
                 yield [Until(partial(self._moved, part, job, at))]
         raise UserError(self._refused(part.spec, job, at, error))
@@ -197,7 +217,7 @@ class Tables:
             of=part.of,
             equals=equals,
             after=after,
-            least=self._least(part),
+            least=self._told.least(part),
             anywhere=anywhere,
             rows=rows,
         )
@@ -231,16 +251,6 @@ class Tables:
         found = begun(spec, job.plan)
         return found if isinstance(found, str) else ""
 
-    def _least(self, part: Part) -> int:
-        """The number of what was told of it, or of tables whose place it takes."""
-        return self._seen.get(part.lineage, 0)
-
-    def _taken(self, part: Part, rows: TableRows) -> TableRows:
-        self._seen[part.lineage] = max(self._seen.pop(part.lineage, 0), rows.number)
-        if len(self._seen) > REMEMBERED_MAX:
-            self._seen.popitem(last=False)
-        return rows
-
     # -- another key -----------------------------------------------------------------------------------------
 
     def alter(self, asked: Execute, statement: AlterTable) -> Procedure:
@@ -259,9 +269,9 @@ class Tables:
         done = f"table {old.name} is found by {key} now"
         if now.kept.table != old.uid:
             done = f"table {old.name} is found by {key} as before: the change of its key is taken back"
-        (part,) = self._parts(spec)
         for _ in range(WHOLE_WAITS):
-            if (yield from self._read(part, rows=False)).kept.table == spec.uid:
+            some = yield from self._now(spec)
+            if merged(some).kept.table == spec.uid:
                 return Reply(request=asked.request, text=done)
             yield [Until(partial(self._log.is_dropped, spec.uid))]
         return Reply(
@@ -274,13 +284,11 @@ class Tables:
     ) -> Generator[list[Ask], list[Answer], tuple[OutputSpec, TableRows, OutputSpec]]:
         """A table, what is read of it now, and the table that is to take its place. Raises ``UserError``."""
         old = self.find(statement.name, asked.creator)
-        if self._log.homes(old.uid):
-            raise UserError(
-                f"table {old.name} has shards, whose key stays: make a second table with the other key"
-            )
-        (part,) = self._parts(old)
-        now = yield from self._read(part, rows=False)
+        some, homes = (yield from self._now(old)), self._log.homes(old.uid)
+        now = merged(some)
         options = dict(old.options) | {"key": ",".join(statement.key), "of": old.uid}
+        if homes:
+            options |= {"was": old.option("key"), "homes": "".join("01"[is_range(home)] for home in homes)}
         generation = 1 + self._log.highest(old.app.hex())
         new = replace(old, generation=generation, options=tuple(sorted(options.items())))
         if why := self._not_yet(new, self._job(old)):
@@ -288,10 +296,10 @@ class Tables:
         there, same = ", ".join(now.kept.key), tuple(statement.key) == now.kept.key
         if now.kept.table == old.uid and same:
             raise UserError(f"table {old.name} is found by {there} already")
-        if now.kept.table != old.uid and not same:
+        if now.kept.table != old.uid and (homes or not same):
+            back = "" if homes else f", and ALTER TABLE {old.name} SET KEY ({there}) takes it back"
             raise UserError(
-                f"table {old.name}: its key is being changed; SHOW TABLES says how far that is, and "
-                f"ALTER TABLE {old.name} SET KEY ({there}) takes it back"
+                f"table {old.name}: its key is being changed; SHOW TABLES says how far that is{back}"
             )
         return old, now, new
 
@@ -300,18 +308,14 @@ class Tables:
     ) -> Generator[list[Ask], list[Answer], list[dict[str, object]]]:
         """What another key would take."""
         old, now, _ = yield from self._altered(asked, statement)
-        rounds = now.count // ROUND_ROWS + 1
+        rounds = now.count // ROUND_ROWS + now.kept.shards
         back = now.kept.table != old.uid
         secs = 0.0 if back else now.count * ROW_US / 1e6 + rounds * (RECORD_US + 1_000 * ROUND_PAUSE_MS) / 1e6
         told = {
             "table": old.name,
             "key": f"{', '.join(now.kept.key)} now, then {', '.join(statement.key)}",
             "rows": f"{now.count:,} of {now.size:,} bytes",
-            "plan": "the change under way is taken back, in one record"
-            if back
-            else f"{rounds} records of the group of its job, each gives {ROUND_ROWS:,} rows their new key",
-            "bytes between agents": "0 of rows: each agent that keeps the job has all of them",
-            "at least": "0, wherever rows are placed",
+            **_moved(now, rounds, back=back),
             "time": f"{secs:.1f} s or so; windows wait for {ROUND_ROWS * ROW_US / 1e3:.0f} ms at a time",
             "meanwhile": f"it is found by {', '.join(now.kept.key)}; SHOW TABLES says how far it is",
         }
@@ -332,23 +336,37 @@ class Tables:
             row["key"] = spec.option("key").replace(",", ", ")
             row["shards"] = shards_of(spec)
             try:
-                some = []
-                for part, at, answer in told:
-                    if part.spec is spec:
-                        some.append((yield from self._read_again(part, job, at, answer)))
-                now = merged(some, spec)
+                of_it = [one for one in told if one[0].spec is spec]
+                now = yield from self._shown(spec, job, of_it)
                 found.append(row | _facts(now) | {"state": _state(now, spec, job)})
             except UserError as error:
                 none = dict.fromkeys(("rows", "bytes", "evicted", "unfit"), 0)
                 found.append(row | none | {"as_of": "", "state": str(error)})
         return found
 
+    def _shown(
+        self, spec: OutputSpec, job: JobSpec, told: Sequence[tuple[Part, str, Answer]]
+    ) -> Generator[list[Ask], list[Answer], TableRows]:
+        """What a table is, by the first answers of all its parts. Raises ``UserError``."""
+        some: list[TableRows] = []
+        try:
+            for part, at, answer in told:
+                one = yield from self._read_again(part, job, at, answer)
+                some.append(one)
+        except Lacks:
+            done = sum(not answer.error for _, _, answer in told)
+            before = yield from self._now(spec)
+            return replace(merged(before), rounds=done)
+        return merged(some)
+
     def _read_again(
         self, part: Part, job: JobSpec, at: str, answer: Answer
     ) -> Generator[list[Ask], list[Answer], TableRows]:
         """What a table is, by a first answer; that one may be of an agent which has just ceased to lead."""
         if not answer.error:
-            return self._taken(part, _rows_of(answer))
+            found = _rows_of(answer)
+            self._told.take(part, found.number)
+            return found
         if answer.error == SILENT:
             raise UserError(self._refused(part.spec, job, at, SILENT))
         return (yield from self._read(part, rows=False))
@@ -359,7 +377,7 @@ class Tables:
         """One of them, for people."""
         spec = self.find(name, asked.creator)
         some = yield from self._now(spec)
-        one, job = merged(some, spec), self._log.job(spec.job)
+        one, job = merged(some), self._log.job(spec.job)
         retain = int(spec.option("retain", "0"))
         schema = decode(one.rows).schema if one.rows else pa.schema([])
         told = {
@@ -378,11 +396,12 @@ class Tables:
 
     def _now(self, spec: OutputSpec) -> _Rows:
         """What the table, or each of its shards, is. Raises ``UserError``."""
-        found: list[TableRows] = []
-        for part in self._parts(spec):
+
+        def facts(part: Part) -> _Rows:
             one = yield from self._read(part, rows=False)
-            found.append(one)
-        return found
+            return [one]
+
+        return (yield from self._each(spec, facts))
 
     def _shards(self, spec: OutputSpec, some: Sequence[TableRows]) -> str:
         """Who leads each of them, with its rows."""
@@ -411,9 +430,31 @@ def _reply(
     return Reply(request=asked.request, text=text, body=msgspec.json.encode(told), payload=payload)
 
 
+def _moved(now: TableRows, rounds: int, *, back: bool) -> dict[str, str]:
+    """How rows get their new key, and what of them goes from agent to agent."""
+    shards = now.kept.shards
+    if shards > 1:
+        moved = now.size * (shards - 1) // shards
+        return {
+            "plan": f"each of {shards} shards asks all {shards} for the rows that are to be its own, "
+            f"{ROUND_ROWS:,} at a time",
+            "bytes between agents": f"{moved:,} of rows to leaders of other shards, and on to their members",
+            "at least": f"{moved:,}, as the hash of its key says where a row is",
+        }
+    records = f"{rounds} records of the group of its job, each gives {ROUND_ROWS:,} rows their new key"
+    return {
+        "plan": "the change under way is taken back, in one record" if back else records,
+        "bytes between agents": "0 of rows: each agent that keeps the job has all of them",
+        "at least": "0, wherever rows are placed",
+    }
+
+
 def _state(one: TableRows, spec: OutputSpec, job: JobSpec) -> str:
     if why_no_table(job.plan) or set(one.kept.columns) != set(grouped_by(job.plan)):
         return "its job's windows do not fit"
+    if one.kept.table != spec.uid and one.kept.shards > 1:
+        have = f"{one.rounds} of {one.kept.shards} shards have all"
+        return f"found by {', '.join(one.kept.key)} until all rows have the new key: {have}"
     if one.kept.table != spec.uid:
         done = min(one.rounds * ROUND_ROWS, one.count)
         return f"found by {', '.join(one.kept.key)} until all rows have the new key: {done:,} have"

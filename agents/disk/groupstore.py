@@ -35,7 +35,7 @@ from elf.job.group.port import (
 from elf.job.output import OutputKept
 from elf.job.rollup.flowroots import StoredPanes
 from elf.job.spec import END_OF_TIME, START_OF_TIME, JobSpec, VersionRecord, is_range
-from elf.job.tables import ShardRows, TableKept, TableRound, is_shard
+from elf.job.tables import ShardRound, ShardRows, TableKept, TableRound, is_shard
 from elf.planning.costs import JobCosts
 
 T = TypeVar("T")
@@ -108,6 +108,8 @@ def apply(store: Store, record: bytes) -> tuple[int, ...]:
                 return (int(store.tables.copy(fact)),)
             case ShardRows():
                 store.tables.put(fact)
+            case ShardRound():
+                store.tables.join(fact)
     return ()
 
 

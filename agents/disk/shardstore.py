@@ -14,7 +14,7 @@ from elf.batch import WRONG, decode, encode
 from elf.errors import PeerError
 from elf.fields import replace
 from elf.job.commits import WindowCommit
-from elf.job.tables import NO_TABLE, WINDOWS_MAX, ReadShard, ShardWindows, TableKept
+from elf.job.tables import NO_TABLE, WINDOWS_MAX, ReadShard, ShardWindows
 
 RESULTS_BYTES: Final = 8 << 20
 """Rows of results that are divided for one answer, but for a single larger one."""
@@ -23,24 +23,26 @@ _encode: Final = msgspec.msgpack.Encoder().encode
 
 def answer(store: Store, asked: ReadShard) -> tuple[str, bytes]:
     """(error, body) of an answer."""
-    there = store.tables.whole(asked.table)
-    if there is None or asked.place >= there[0].shards:
+    begins = store.tables.begins(asked.uid, asked.table)
+    if begins is None or asked.place >= asked.shards:
         return NO_TABLE, b""
-    kept, begins = there
     after = max(asked.after, begins - 1)
     rows = store.some_windows_after(asked.uid, after, WINDOWS_MAX, RESULTS_BYTES)
+    if asked.upto and rows and rows[0].seq > asked.upto:
+        return "", _encode(ShardWindows(asked.upto, (), max(asked.upto - after, 0)))
+    rows = [row for row in rows if not asked.upto or row.seq <= asked.upto]
     if not rows:
         return "", _encode(ShardWindows(asked.after))
     lost = rows[0].seq - after - 1 if asked.after else 0
-    return "", _encode(ShardWindows(rows[-1].seq, tuple(_of(row, kept, asked.place) for row in rows), lost))
+    return "", _encode(ShardWindows(rows[-1].seq, tuple(_of(row, asked) for row in rows), lost))
 
 
-def _of(row: WindowCommit, kept: TableKept, place: int) -> WindowCommit:
+def _of(row: WindowCommit, asked: ReadShard) -> WindowCommit:
     """The rows of a shard. Of what has no such key the first shard has all, and counts it."""
     try:
         table = decode(row.rows) if row.rows else pa.table({})
-        part = split_by_range(table, kept.key, kept.shards)[place] if table.num_rows else table
+        part = split_by_range(table, asked.key, asked.shards)[asked.place] if table.num_rows else table
         rows = encode(part) if part.num_rows else b""
     except (PeerError, *WRONG):
-        rows = b"" if place else row.rows
+        rows = b"" if asked.place else row.rows
     return replace(row, rows=rows, status=row.status if row.revision else b"", panes_used=b"")

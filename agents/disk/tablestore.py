@@ -19,6 +19,7 @@ import msgspec
 import pyarrow as pa
 
 from agents.disk.sqlite import SqliteFile
+from elf.aggregates import range_places
 from elf.batch import NO_CAST, WRONG, decode, encode
 from elf.client.past import joined
 from elf.client.windows import WINDOW_COLUMNS
@@ -31,13 +32,18 @@ from elf.job.tables import (
     NO_TABLE,
     PAGE_BYTES,
     ROUND_ROWS,
+    CopyShard,
     ReadTable,
+    ShardPart,
+    ShardRound,
     ShardRows,
     StoredTable,
     TableKept,
     TableRound,
     TableRows,
     TableState,
+    cursor,
+    is_shard,
     lineage,
     takes_back,
 )
@@ -98,6 +104,9 @@ class TableStore:
         with self._file.writing() as con:
             if _find(con, kept.table) is not None:
                 return
+            if is_shard(kept.table):
+                _add(con, kept, (0, None, 0, 0), (0, b"", not kept.of))
+                return
             if (old := _find(con, kept.of)) is not None:
                 _succeed(con, kept, old)
                 return
@@ -142,11 +151,30 @@ class TableStore:
             table.number, table.unfit = said.upto, table.unfit + said.lost
             _save(con, table)
 
-    def whole(self, uid: str) -> tuple[TableKept, int] | None:
-        """A table with shards: what it is of, and the number of the result with which it begins."""
+    def join(self, said: ShardRound) -> None:
+        """A shard has more rows of the table whose place its own takes."""
+        with self._file.writing() as con:
+            table = _find(con, said.table)
+            rows = None if table is None else _opened(said.part.schemas, said.part.rows)
+            if table is None or table.whole or (said.place, said.after) != cursor(table.behind):
+                return
+            if table.rounds and table.number != said.part.number:
+                return
+            table.unfit += rows is None
+            numbers = [table.number_of(_schema_of(schema)) for schema in said.part.schemas if rows]
+            _put(con, table, [_renumbered(row, numbers) for row in rows or ()])
+            ends = [end for end in (table.newest, said.part.newest_us) if end is not None]
+            table.number, table.newest = said.part.number, max(ends, default=None)
+            table.rounds += 1
+            at = (said.place, said.part.next) if said.part.more else (said.place + 1, b"")
+            table.behind, table.whole = _encode(at), at[0] == table.kept.shards
+            _save(con, table)
+
+    def begins(self, job: str, table: str) -> int | None:
+        """The number of the result with which a table with shards begins, or one before it of that name."""
         with self._file.reading() as con:
-            found = _find(con, uid)
-            return None if found is None else (found.kept, found.number)
+            there = [one for one in _where(con, "job", job) if lineage(one.kept.table) == lineage(table)]
+            return there[0].number if there else None
 
     def stored(self, job: str) -> tuple[StoredTable, ...]:
         """The tables of a job, and how far they are."""
@@ -166,7 +194,7 @@ class TableStore:
             if known is not None and known.number >= state.number:
                 return
             _drop(con, known)
-            rows = _opened(state)
+            rows = _opened(state.schemas, state.rows)
             unfit = state.unfit + (rows is None)
             said = (state.number, state.newest_us, state.evicted, unfit)
             table = _add(con, state.kept, said, (state.rounds, state.behind, state.whole))
@@ -177,6 +205,21 @@ class TableStore:
             table.count, table.size = _counted(con, table)
             _bound(con, table)
             _save(con, table)
+
+    def some(self, asked: CopyShard) -> tuple[str, bytes]:
+        """(error, body) of an answer: the next rows for a shard of the table that takes the place of its
+        own."""
+        with self._file.reading() as con:
+            con.execute("BEGIN")  # what is read is of one moment
+            try:
+                table = _find(con, asked.table)
+                if table is None or not table.whole:
+                    return NO_TABLE, b""
+                if table.number < asked.least:
+                    return BEHIND, b""
+                return "", _encode(_part(con, table, asked, self.round_rows))
+            finally:
+                con.execute("COMMIT")
 
     # -- what people ask -------------------------------------------------------------------------------------
 
@@ -202,30 +245,38 @@ _STATE: Final = pa.schema(
 )  # fmt: skip
 
 
+def _packed(rows: Sequence[_Row]) -> bytes:
+    columns = zip(*rows, strict=True) if rows else ([] for _ in _STATE)
+    arrays = [pa.array(one, of.type) for one, of in zip(columns, _STATE, strict=True)]
+    return encode(pa.table(arrays, _STATE))
+
+
+def _serialized(table: _Table) -> tuple[bytes, ...]:
+    return tuple(schema.serialize().to_pybytes() for schema in table.schemas())
+
+
 def _state(con: sqlite3.Connection, table: _Table) -> TableState:
     rows = con.execute(f"{_READ} ORDER BY id", (table.id,)).fetchall()
-    columns = zip(*rows, strict=True) if rows else ([] for _ in _STATE)
-    packed = pa.table([pa.array(one, of.type) for one, of in zip(columns, _STATE, strict=True)], _STATE)
     return TableState(
         table.kept,
         table.number,
         table.newest,
         table.evicted,
         table.unfit,
-        tuple(schema.serialize().to_pybytes() for schema in table.schemas()),
-        encode(packed),
+        _serialized(table),
+        _packed(rows),
         table.rounds,
         table.behind,
         table.whole,
     )
 
 
-def _opened(state: TableState) -> list[_Row] | None:
-    """The rows of a state; None: of bytes that are none."""
+def _opened(schemas: Iterable[bytes], rows: bytes) -> list[_Row] | None:
+    """Rows as they travel; None: of bytes that are none."""
     try:
-        for schema in state.schemas:
+        for schema in schemas:
             _schema_of(schema)
-        columns = [column.to_pylist() for column in decode(state.rows).cast(_STATE).columns]
+        columns = [column.to_pylist() for column in decode(rows).cast(_STATE).columns]
     except (PeerError, *WRONG):
         return None
     return list(zip(*columns, strict=True))
@@ -257,7 +308,13 @@ class _Table:
 
 
 def _stored(table: _Table) -> StoredTable:
-    return StoredTable(table.kept, table.rounds, table.whole, table.number)
+    return StoredTable(table.kept, table.rounds, table.whole, table.number, table.behind)
+
+
+def _renumbered(row: _Row, numbers: Sequence[int]) -> _Row:
+    """With the numbers that the schemas have in another table."""
+    number, *values = _decode(row[-1])
+    return (*row[:-1], _encode((numbers[number], *values)))
 
 
 def _schema_of(data: bytes) -> pa.Schema:
@@ -332,6 +389,26 @@ def _copy(con: sqlite3.Connection, table: _Table, most: int) -> None:
     _save(con, table)
 
 
+def _part(con: sqlite3.Connection, table: _Table, asked: CopyShard, most: int) -> ShardPart:
+    sql = f"{_READ} AND id > ? ORDER BY id LIMIT ?"
+    rows: list[_Row] = con.execute(sql, (table.id, asked.after, most)).fetchall()
+    found: list[_Row] = []
+    if rows:
+        places = range_places(_table_of(rows, table.schemas()), asked.key, table.kept.shards)
+        own = [row for row, place in zip(rows, places, strict=True) if place == asked.place]
+        columns = [table.kept.columns.index(name) for name in asked.key]
+        keys = (_encode([values[place] for place in columns]) for values in (_decode(row[0]) for row in own))
+        found = [(row[0], key, *row[2:]) for row, key in zip(own, keys, strict=True)]
+    return ShardPart(
+        table.number,
+        table.newest,
+        _serialized(table),
+        _packed(found),
+        rows[-1][0] if rows else asked.after,
+        len(rows) == most,
+    )
+
+
 def forget(con: sqlite3.Connection, job: str) -> None:
     """All tables of a job."""
     for table in _where(con, "job", job):
@@ -358,10 +435,10 @@ def _take(con: sqlite3.Connection, table: _Table, row: WindowCommit, number: int
             new = _rows(table, rows, number)
         else:
             unfit = rows.num_rows
+        if not table.whole:  # the others come with the rounds, as the table of before has them by then
+            new = _had(table, rows, new)
     except (PeerError, *WRONG):  # all members have it, and go on
         gone, new, unfit = [], [], 1
-    if not table.whole:  # the others come with the rounds, as the table whose place it takes has them by then
-        new = [one for one in new if one[0] <= table.behind]
     # What windows had first: one that is a part of another one by now must not stand in its way.
     for start, end in gone:
         _delete(con, table, '"end" = ? AND start = ? AND number < ?', (end, start, number))
@@ -372,6 +449,16 @@ def _take(con: sqlite3.Connection, table: _Table, row: WindowCommit, number: int
         _delete(con, table, '"end" <= ?', (table.newest - kept.retain_us,))
     _bound(con, table)
     _save(con, table)
+
+
+def _had(table: _Table, rows: pa.Table, new: list[_Row]) -> list[_Row]:
+    """Those of groups that have come from the table whose place it takes. Raises what Arrow does."""
+    if not is_shard(table.kept.table):
+        return [one for one in new if one[0] <= table.behind]
+    if not new:
+        return []
+    places, last = range_places(rows, table.kept.was, table.kept.shards), cursor(table.behind)
+    return [one for one, place in zip(new, places, strict=True) if (int(place), one[0]) <= last]
 
 
 def _windows(table: pa.Table) -> list[_Span]:

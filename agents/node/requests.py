@@ -48,7 +48,7 @@ from elf.job.messages.inquiries import (
 from elf.job.messages.log import AgentLoad
 from elf.job.spec import app_id
 from elf.job.stamps import InspectStamps
-from elf.job.tables import ReadShard, ReadTable
+from elf.job.tables import CopyShard, ReadShard, ReadTable
 from elf.job.work import InspectWork, WorkStatus, flow_work
 from elf.wire.base import Answer, Request
 from elf.wire.clients import InspectAgent
@@ -102,7 +102,7 @@ class Requests:
                 leads = self._job_groups.term(request.uid) is not None
                 here = leads or (request.anywhere and self._hosting.holds(request.uid))
                 return [LookUp(request) if here else absent(self._log, request)]
-            case ReadShard():
+            case ReadShard() | CopyShard():
                 leads = self._job_groups.term(request.uid) is not None
                 return [LookUp(request) if leads else absent(self._log, request)]
             case HandOverJob():

@@ -23,7 +23,7 @@ from elf.job.output import OutputKept, OutputSpec
 from elf.job.program.spec import ProgramSpec
 from elf.job.snapshots import Threshold
 from elf.job.spec import Flow, JobSpec, VersionRecord
-from elf.job.tables import ReadShard, ReadTable, ShardRows, TableKept, TableRound
+from elf.job.tables import CopyShard, ReadShard, ReadTable, ShardRound, ShardRows, TableKept, TableRound
 from elf.planning.costs import JobCosts
 from elf.ql.own import OwnAggregate
 from elf.ql.plan import Plan, Top
@@ -248,15 +248,16 @@ class CopyRows(msgspec.Struct, frozen=True, eq=False):
 
 
 class SaveShard(msgspec.Struct, frozen=True, eq=False):
-    """Have the job group of a shard commit what is of it in some results; comes back as committed."""
+    """Have the job group of a shard commit what is of it in some results, or in the table whose place its own
+    takes; comes back as committed."""
 
-    rows: ShardRows
+    rows: ShardRows | ShardRound
 
 
 class LookUp(msgspec.Struct, frozen=True):
     """Read rows of a table, or results for one of its shards, from the store; comes back as ``Consulted``."""
 
-    request: ReadTable | ReadShard
+    request: ReadTable | ReadShard | CopyShard
 
 
 class SaveOutput(msgspec.Struct, frozen=True, eq=False):

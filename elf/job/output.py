@@ -39,7 +39,8 @@ _UNFIT: Final = re.compile(r"[\s#\\]")
 """What no target has: programs do not agree on what it means in a URL."""
 TABLE: Final = "table"
 """The kind of a table: rows that stay in the fleet (``elf.job.tables``). Its option ``of``: the table whose
-place it takes, with all its rows, by another key."""
+place it takes, with all its rows, by another key. Where that has shards ``was`` is its key, and ``homes``
+says of each shard whether it is in the group of its own key range."""
 ALERTED: Final = frozenset({"http", "https"})
 """The schemes of targets that take what an alert says."""
 KINDS: Final[Mapping[str, frozenset[str]]] = {
@@ -54,7 +55,7 @@ KINDS: Final[Mapping[str, frozenset[str]]] = {
     "prometheus": _SERIES,
     "otlp+http": _SERIES | {"secret"},
     "otlp+https": _SERIES | {"secret"},
-    TABLE: frozenset({"key", "retain", "shards", "of"}),
+    TABLE: frozenset({"key", "retain", "shards", "of", "was", "homes"}),
 }
 """The schemes of targets, each with the options that it takes."""
 

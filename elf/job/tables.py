@@ -50,6 +50,8 @@ WINDOWS_MAX: Final = 64
 Columns = Annotated[tuple[Label, ...], msgspec.Meta(max_length=COLUMNS_MAX)]
 OldUid = Annotated[str, msgspec.Meta(max_length=64)]
 """Of a table that was there before; empty: there was none."""
+Group = Annotated[bytes, msgspec.Meta(max_length=1 << 20)]
+"""The values of the columns by which rows are grouped, encoded."""
 Scalar = bool | int | float | str
 Asked = tuple[Label, Annotated[tuple[Scalar, ...], msgspec.Meta(max_length=KEYS_MAX)]]
 """A column, and the values of which it is to have one."""
@@ -71,6 +73,8 @@ class TableKept(msgspec.Struct, frozen=True, array_like=True, tag=True):
     over: bool = False
     of: OldUid = ""
     shards: Trees = 1
+    was: Annotated[tuple[Label, ...], msgspec.Meta(max_length=COLUMNS_MAX)] = ()
+    """Of a shard of a table that takes the place of another one: the key of that."""
 
     def __post_init__(self) -> None:
         if not self.key or not set(self.key) <= set(self.columns):
@@ -86,6 +90,18 @@ class TableRound(msgspec.Struct, frozen=True, array_like=True, tag=True):
     number: Serial
 
 
+class ShardPart(msgspec.Struct, frozen=True, array_like=True):
+    """After all results up to ``number``, the rows of groups up to ``next``; ``more``: there are some behind
+    that. ``rows`` and ``schemas``: see ``agents.disk.tablestore``."""
+
+    number: Serial
+    newest_us: Micros | None
+    schemas: Annotated[tuple[bytes, ...], msgspec.Meta(max_length=4_096)]
+    rows: bytes
+    next: Group
+    more: bool
+
+
 class ShardRows(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """What is of a shard in the results of its job behind number ``after``, up to ``upto``; ``lost`` of them
     were no longer kept when the shard came to them. A shard that is not at ``after`` has it, or will."""
@@ -96,6 +112,18 @@ class ShardRows(msgspec.Struct, frozen=True, array_like=True, tag=True):
     upto: Serial
     windows: Annotated[tuple[WindowCommit, ...], msgspec.Meta(max_length=WINDOWS_MAX)]
     lost: Count = 0
+
+
+class ShardRound(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """Rows for a shard of a table that takes the place of another one: a part of those that the shard
+    ``place`` of that one has behind the group ``after``. A shard that is at another result, or wants others
+    first, has them, or will."""
+
+    job: GroupUid
+    table: GroupUid
+    place: Place
+    after: Group
+    part: ShardPart
 
 
 class TableState(msgspec.Struct, frozen=True, array_like=True):
@@ -122,16 +150,34 @@ class StoredTable(msgspec.Struct, frozen=True):
     rounds: int = 0
     whole: bool = True
     number: int = 0
+    behind: bytes = b""
 
 
 class ReadShard(Request, frozen=True, kw_only=True):
     """From the leader of a shard's group to the master of the job ``uid``: what is of the shard ``place`` in
-    the results behind ``after``; 0: from where the table begins. Answered with ``ShardWindows``."""
+    the results behind ``after``; 0: from where the table begins. ``upto``: none behind that; 0: all. Answered
+    with ``ShardWindows``."""
 
     uid: JobUid
     table: JobUid
+    key: Columns
+    shards: Trees
     place: Place
     after: Serial
+    upto: Serial = 0
+
+
+class CopyShard(Request, frozen=True, kw_only=True):
+    """From the leader of a shard's group to that of a shard ``table`` of the table whose place its own takes,
+    in the group ``uid``: the next rows behind ``after`` that are of the shard ``place`` by the new key, after
+    all results up to ``least``, or more. Answered with ``ShardPart``."""
+
+    uid: GroupUid
+    table: GroupUid
+    key: Columns
+    place: Place
+    after: Group
+    least: Serial
 
 
 class ShardWindows(msgspec.Struct, frozen=True, array_like=True):
@@ -201,7 +247,10 @@ def begun(spec: OutputSpec, plan: Plan) -> TableKept | str:
     key = tuple(dict.fromkeys(known[name.lower()] for name in asked))
     retain_us = int(spec.option("retain", "0"))
     shards = shards_of(spec)
-    return TableKept(spec.job, spec.uid, columns, key, retain_us, of=spec.option("of"), shards=shards)
+    was = tuple(known.get(name.lower(), name) for name in spec.option("was").split(",") if name)
+    return TableKept(
+        spec.job, spec.uid, columns, key, retain_us, of=spec.option("of"), shards=shards, was=was
+    )
 
 
 def lineage(table: str) -> str:
@@ -223,6 +272,13 @@ def shards_of(spec: OutputSpec) -> int:
 def shard_uid(table: str, place: int) -> str:
     """The uid of a shard of a table."""
     return f"{table}#{place}"
+
+
+def cursor(behind: bytes) -> tuple[int, bytes]:
+    """Of a shard that takes rows of the table of before (``StoredTable.behind``): the shard of that from
+    which the next ones come, and the group behind which they are."""
+    place, group = msgspec.msgpack.decode(behind, type=tuple[int, bytes]) if behind else (0, b"")
+    return place, group
 
 
 def is_shard(table: str) -> bool:
@@ -279,4 +335,4 @@ def is_table(spec: OutputSpec) -> bool:
     return spec.kind == TABLE
 
 
-TABLE_MESSAGES: Final = (ReadTable, ReadShard)
+TABLE_MESSAGES: Final = (ReadTable, ReadShard, CopyShard)

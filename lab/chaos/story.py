@@ -21,7 +21,7 @@ from elf.job.messages.groups import DropJob, HandOverJob, ReconfigureJob, Subscr
 from elf.job.messages.log import AddOutput, DropJobEntry
 from elf.job.output import TABLE, OutputSpec
 from elf.job.rollup.decide import RootSettings
-from elf.job.spec import JobSpec
+from elf.job.spec import JobSpec, is_range
 from elf.job.tables import is_table
 from elf.job.worker.stream import WorkerSettings
 from elf.ql.alert import Alert
@@ -620,9 +620,10 @@ class Story:
         """What ALTER TABLE proposes. (The other key is the same one: all else is as if it were not.)"""
         log = agent.node.log
         for one in filter(is_table, log.outputs() if agent.up else ()):
-            if one.option("shards"):
-                continue
             options = dict(one.options) | {"of": one.uid}
+            if homes := log.homes(one.uid):
+                apart = "".join("01"[is_range(home)] for home in homes)
+                options |= {"was": one.option("key"), "homes": apart}
             new = replace(
                 one,
                 generation=1 + log.highest(one.app.hex()),

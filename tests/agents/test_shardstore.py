@@ -10,16 +10,23 @@ import pytest
 
 from agents.disk import shardstore
 from agents.disk.store import Store
+from elf.aggregates import split_by_range
 from elf.batch import decode
 from elf.fields import replace
 from elf.job.spec import group_uid
 from elf.job.tables import (
+    BEHIND,
     NO_TABLE,
+    CopyShard,
     ReadShard,
     ReadTable,
+    ShardPart,
+    ShardRound,
     ShardRows,
     ShardWindows,
+    TableKept,
     TableRows,
+    cursor,
     shard_uid,
 )
 from tests.support.tables import JOB, KEPT, SECOND, TABLE, Rows, commit, shown
@@ -28,8 +35,22 @@ SHARDS = 3
 WHOLE = replace(KEPT, table=f"{'b' * 32}.1", shards=SHARDS)
 
 
+def question(place: int, after: int, upto: int = 0) -> ReadShard:
+    return ReadShard(
+        id=0,
+        origin="",
+        uid=JOB,
+        table=WHOLE.table,
+        key=WHOLE.key,
+        shards=SHARDS,
+        place=place,
+        after=after,
+        upto=upto,
+    )
+
+
 def asked(store: Store, place: int, after: int) -> ShardWindows:
-    request = ReadShard(id=0, origin="", uid=JOB, table=WHOLE.table, place=place, after=after)
+    request = question(place, after)
     error, body = shardstore.answer(store, request)
     assert not error
     return msgspec.msgpack.decode(body, type=ShardWindows)
@@ -92,8 +113,7 @@ def test_a_shard_begins_with_the_table_and_counts_what_is_no_longer_kept() -> No
     master = Store(":memory:")
     for end in (10, 20, 30):
         master.commit_windows(commit(end, [("a", "/", end)]))
-    none = ReadShard(id=0, origin="", uid=JOB, table=WHOLE.table, place=0, after=0)
-    assert shardstore.answer(master, none) == (NO_TABLE, b"")
+    assert shardstore.answer(master, question(0, 0)) == (NO_TABLE, b"")
     master.tables.begin(WHOLE, None, 2)
     said = [asked(master, place, 0) for place in range(SHARDS)]
     assert [[row.seq for row in one.windows] for one in said] == [[2, 3]] * SHARDS
@@ -104,3 +124,85 @@ def test_a_shard_begins_with_the_table_and_counts_what_is_no_longer_kept() -> No
     master.prune_windows(JOB, 40 * SECOND)
     late = asked(master, 0, 3)
     assert (late.upto, late.lost) == (5, 1)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_shards_of_a_table_take_the_place_of_those_of_another_one(seed: int) -> None:
+    """By another key, part by part, while windows go in, and each shard is where it is; records come twice,
+    and members begin with the state of others."""
+    rng = random.Random(seed)
+    master = Store(":memory:")
+    master.tables.begin(KEPT, None, 0)
+    master.tables.begin(WHOLE, None, 0)
+    pages = replace(WHOLE, table=f"{'b' * 32}.2", key=("page",), of=WHOLE.table, was=WHOLE.key, shards=SHARDS)
+    olds, news = ([Store(":memory:") for _ in range(SHARDS)] for _ in range(2))
+    for place, store in enumerate(olds):
+        store.tables.begin(replace(WHOLE, table=shard_uid(WHOLE.table, place)), None, 0)
+    for place, store in enumerate(news):
+        store.tables.begin(replace(pages, table=shard_uid(pages.table, place)), None, 0)
+    for store in (*olds, *news):
+        store.tables.round_rows = 2
+
+    def windows() -> None:
+        rows = [(f"{rng.randrange(9)}", f"/{rng.randrange(9)}", rng.randrange(9)) for _ in range(9)]
+        end = 10 * rng.randrange(1, 9)
+        row = commit(end, list({one[:2]: one for one in rows}.values()), master.last_windows_seq(JOB))
+        master.tables.take(row, master.commit_windows(row))
+
+    def follow(store: Store, kept: TableKept, place: int, upto: int) -> None:
+        said = replace(kept, table=shard_uid(kept.table, place))
+        (now,) = store.tables.stored(JOB)
+        request = replace(question(place, now.number, upto), key=said.key, table=kept.table)
+        error, body = shardstore.answer(master, request)
+        assert not error
+        came = msgspec.msgpack.decode(body, type=ShardWindows)
+        store.tables.put(ShardRows(JOB, said.table, now.number, came.upto, came.windows, came.lost))
+
+    def step(place: int) -> bool:
+        """A shard gets its next rows; whether it has all."""
+        store = news[place]
+        (now,) = store.tables.stored(JOB)
+        if now.whole:
+            return True
+        source, after = cursor(now.behind)
+        wanted = CopyShard(
+            id=0, origin="", uid=JOB, table=shard_uid(WHOLE.table, source), key=("page",), place=place,
+            after=after, least=now.number,
+        )  # fmt: skip
+        error, body = olds[source].tables.some(wanted)
+        if error:
+            assert error == BEHIND
+            follow(olds[source], WHOLE, source, 0)
+            return False
+        part = msgspec.msgpack.decode(body, type=ShardPart)
+        while now.behind and now.number < part.number:
+            follow(store, pages, place, part.number)
+            (now,) = store.tables.stored(JOB)
+        said = ShardRound(JOB, shard_uid(pages.table, place), source, after, part)
+        for _ in range(2):
+            store.tables.join(said)
+        if rng.random() < 0.3:
+            news[place] = Store(":memory:")
+            for state in store.tables.states(JOB):
+                news[place].tables.install(state)
+            news[place].tables.round_rows = 2
+        return False
+
+    for _ in range(8):
+        windows()
+    left = set(range(SHARDS))
+    while left:
+        left = {place for place in left if not step(place)}
+        if rng.random() < 0.2:
+            windows()
+        for place, store in enumerate(olds):
+            if rng.random() < 0.3:
+                follow(store, WHOLE, place, 0)
+    for place, store in enumerate(news):
+        follow(store, pages, place, 0)
+    found = [of(store, shard_uid(pages.table, place)) for place, store in enumerate(news)]
+    assert {one.number for one in found} == {of(master, TABLE).number}
+    assert sorted(row for one in found if one.rows for row in shown(one)) == shown(of(master, TABLE))
+    for place, one in enumerate(found):
+        by_page = split_by_range(decode(one.rows), ("page",), SHARDS)[place] if one.rows else None
+        assert by_page is None or by_page.num_rows == one.count

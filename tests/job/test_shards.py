@@ -3,9 +3,14 @@ have together is what the windows have said."""
 
 from __future__ import annotations
 
+import json
+
+from agents.answering.shards import Part, Told
 from elf.batch import decode
 from elf.fields import replace
-from elf.job.spec import JobSpec, group_uid
+from elf.job.messages.log import AddOutput
+from elf.job.output import OutputSpec
+from elf.job.spec import JobSpec, group_uid, is_range
 from elf.job.tables import ReadTable, TableRows, shard_uid
 from lab.chaos.agent import SimAgent
 from lab.chaos.engine import plan
@@ -93,3 +98,67 @@ def test_shards_are_refused_where_there_are_too_few_key_ranges_and_end_with_thei
     for file in left:
         with file.reading() as con:
             assert con.execute("SELECT count(*) FROM kept_tables").fetchone() == (0,)
+
+
+def test_a_table_with_shards_takes_the_place_of_another_one_while_agents_die() -> None:
+    world, job, until = sharded(314, 24_000)
+    world.run(5_000)
+    for agent in world.agents:
+        agent.store.tables.round_rows = 1
+    node = world.agents[0].node
+    (table,) = node.log.outputs()
+    homes = node.log.homes(table.uid)
+    apart = "".join("01"[is_range(home)] for home in homes)
+    more = {"of": table.uid, "was": "k0", "homes": apart}
+    new = replace(
+        table, generation=table.generation + 1, options=tuple(sorted((dict(table.options) | more).items()))
+    )
+    wrong = replace(new, options=tuple(sorted((dict(new.options) | {"homes": "111"}).items())))
+    assert node.log.refused_output(wrong) == "the shards of a table stay where they are"
+    node.membership.propose(AddOutput(spec=new), lambda: node.log.has_output(new.uid))
+    world.run(700)
+    (shown,) = rows(world, 1, "SHOW TABLES")
+    assert "until all rows have the new key" in str(shown["state"])
+    assert int(str(shown["rows"])) > 3
+    lead = leads(world, homes[1])
+    lead.crash()
+    world.run(1_000)
+    world.restart(lead)
+    last, key = 0, next(iter(last_rows(world, job, 0)))
+    for _ in range(20):
+        world.run(400)
+        told = said(world, 3, f"SELECT * FROM seen WHERE k0 = '{key}'")
+        number = int(json.loads(told.body)["number"])
+        assert number >= last
+        last = number
+    world.run(max(until - world.now, 0) + 8_000)
+    (shown,) = rows(world, 1, "SHOW TABLES")
+    assert shown["state"] == "up to date"
+    truth = {key: count for key, (_, count) in last_rows(world, job, 0).items()}
+    found = {str(row["k0"]): row["s0"] for row in rows(world, 3, "SELECT k0, s0 FROM seen")}
+    assert len(found) > 3
+    assert found.items() <= truth.items()
+    assert all(
+        one.kept.table.startswith(new.uid)
+        for agent in world.agents
+        for home in homes
+        for one in agent.store.tables.stored(home)
+    )
+
+
+def test_what_was_told_of_any_shard_holds_for_those_of_the_next_table() -> None:
+    spec = OutputSpec("seen", "me", 1, f"{'0' * 32}.1", "table:", (("key", "k0"), ("shards", "3")))
+    new = replace(spec, generation=2, options=(*spec.options, ("of", spec.uid), ("was", "k0")))
+    told = Told()
+
+    def part(of: OutputSpec, place: int) -> Part:
+        return Part(of, "", shard_uid(of.uid, place))
+
+    told.take(part(spec, 0), 7)
+    told.take(part(spec, 1), 9)
+    told.take(part(spec, 1), 8)
+    assert [told.least(part(spec, place)) for place in range(3)] == [7, 9, 0]
+    assert [told.least(part(new, place)) for place in range(3)] == [9, 9, 9]
+    told.take(part(new, 2), 12)
+    assert [told.least(part(new, place)) for place in range(3)] == [9, 9, 12]
+    assert told.least(part(spec, 0)) == 12, "it is asked for again, where the next one lacks rows"

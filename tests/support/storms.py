@@ -67,7 +67,7 @@ def sharded(rng: random.Random) -> list[Fault]:
     """A job over three key ranges has a table with three shards, while agents die."""
     times = [3_000 + rng.randrange(500), 6_000 + rng.randrange(500)]
     crashes = [Fault("crash", at + 200, (rng.randrange(NODES),), 600) for at in times]
-    return [Fault("table", 0, (1,)), *crashes]
+    return [Fault("table", 0, (1,)), Fault("rekey", times[0], (2,)), *crashes]
 
 
 def rekeyed(rng: random.Random) -> list[Fault]:

@@ -56,7 +56,7 @@ from elf.job.output import OutputSpec
 from elf.job.own import OwnSpec
 from elf.job.places import may_have_rows
 from elf.job.program.spec import ProgramSpec
-from elf.job.spec import Flow, JobSpec, app_id, group_uid, job_of
+from elf.job.spec import Flow, JobSpec, app_id, group_uid, is_range, job_of
 from elf.job.tables import is_table, shards_of
 from elf.ql.plan import Fragment
 from elf.security.roster import Roster, Trust
@@ -245,6 +245,10 @@ class CatalogLog(Members):
             old, generation=spec.generation, author=spec.author, options=_but_key(old)
         ):
             return "nothing of a table but its key is changed"
+        homes = self._homes.get(uid, ())
+        apart = "".join("01"[is_range(home)] for home in homes)
+        if (spec.option("homes"), spec.option("was")) != (apart, old.option("key") if homes else ""):
+            return "the shards of a table stay where they are"
         return ""
 
     def _add_output(self, spec: OutputSpec, seq: int) -> None:
@@ -261,7 +265,11 @@ class CatalogLog(Members):
         if is_table(spec) and shards_of(spec) > 1:
             groups = [group_uid(spec.job, place) for place in range(shards_of(spec))]
             there = self.job_groups
-            self._homes[spec.uid] = tuple(one if there.address(one) else spec.job for one in groups)
+            said = spec.option("homes")
+            if len(said) != len(groups):
+                said = "".join("01"[there.address(one) is not None] for one in groups)
+            pairs = zip(groups, said, strict=True)
+            self._homes[spec.uid] = tuple(one if own == "1" else spec.job for one, own in pairs)
 
     def _add_aggregate(self, spec: OwnSpec, seq: int) -> None:
         self.authors.add_aggregate(spec)
@@ -653,7 +661,7 @@ class CatalogLog(Members):
 
 def _but_key(table: OutputSpec) -> tuple[tuple[str, str], ...]:
     """The options of a table that stay when its key is changed."""
-    return tuple(one for one in table.options if one[0] not in ("key", "of"))
+    return tuple(one for one in table.options if one[0] not in ("key", "of", "was", "homes"))
 
 
 def _of_name(specs: Iterable[_Named], name: str, creator: str) -> _Named | None:

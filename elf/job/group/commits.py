@@ -177,8 +177,7 @@ class Commits:
                 self._router.rows_copied(done, now_ms, whole=bool(seqs[0]))
                 return []
             case SaveShard():
-                self._router.shard_saved(done, now_ms)
-                return []
+                return self._router.shard_saved(done, now_ms)
             case KeepFilled():
                 return self._router.filled(done, seqs[0], now_ms)
             case Drafted():

@@ -48,7 +48,7 @@ from elf.job.messages.log import PauseDecided
 from elf.job.rollup.decide import RootSettings
 from elf.job.rollup.flowroots import StoredPanes
 from elf.job.spec import JobSpec, VersionRecord, app_id, job_of
-from elf.job.tables import ReadShard, ReadTable, StoredTable
+from elf.job.tables import CopyShard, ReadShard, ReadTable, StoredTable
 from elf.job.work import JobWork
 from elf.wire.base import Answer
 
@@ -502,6 +502,7 @@ def absent(
     | ReadPast
     | ReadTable
     | ReadShard
+    | CopyShard
     | FillHistory,
 ) -> Effect:
     """The answer to one who takes us for the job group of a job."""

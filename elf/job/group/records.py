@@ -29,7 +29,7 @@ from elf.job.group.master import JobState
 from elf.job.output import OutputKept
 from elf.job.program.spec import ProgramSpec
 from elf.job.spec import JobSpec, VersionRecord, flow_uid
-from elf.job.tables import ShardRows, TableKept, TableRound, TableState
+from elf.job.tables import ShardRound, ShardRows, TableKept, TableRound, TableState
 from elf.planning.costs import JobCosts
 
 RECORD_BYTES_MAX: Final = 32 << 20
@@ -142,6 +142,7 @@ JobGroupRecord = (
     | TableKept
     | TableRound
     | ShardRows
+    | ShardRound
     | JobCosts
 )
 
@@ -200,6 +201,7 @@ def record_of(data: bytes, uid: str = "") -> JobGroupRecord | str:
             | TableKept()
             | TableRound()
             | ShardRows()
+            | ShardRound()
             | JobCosts()
         ):
             jobs = [fact.job]

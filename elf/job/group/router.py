@@ -348,9 +348,9 @@ class Router:
         if (group := self._job_groups.get(done.round.job)) is not None:
             group.outputs.tables.copied(done, now_ms, whole=whole)
 
-    def shard_saved(self, done: SaveShard, now_ms: int) -> None:
-        """A shard of a table has more results."""
-        self._job_groups.shards.saved(done, now_ms)
+    def shard_saved(self, done: SaveShard, now_ms: int) -> list[Effect]:
+        """A shard of a table has more results, or rows."""
+        return self._job_groups.shards.saved(done, now_ms)
 
     def filled(self, done: KeepFilled, number: int, now_ms: int) -> list[Effect]:
         """A result that was made offline is committed."""

@@ -2,11 +2,13 @@
 
     (the log has the table) ─▶ SaveTable ─▶ ReadShard, to the job's master ─▶ SaveShard ─▶ ReadShard …
                                               └─ nothing new: after a pause ─┘
-    (the log has dropped it) ─▶ SaveTable, over
+    (it takes the place of another) ─▶ SaveTable ─▶ CopyShard, to a shard of that one ─▶ a part of its rows
+        ─▶ ReadShard ─▶ SaveShard, until it has the results that the part has ─▶ SaveShard ─▶ CopyShard …
+    (the log has dropped it, and whoever takes its place has all rows) ─▶ SaveTable, over
 
 Only the leader of a group asks, of one shard one thing at a time. What it has asked for and proposed may come
-twice, or too late: a record says behind which result it comes, and a shard that is elsewhere skips it
-(protocol 7.15).
+twice, or too late: a record says behind what it comes, and a shard that is elsewhere skips it (protocol 7.15,
+7.16).
 """
 
 from __future__ import annotations
@@ -23,17 +25,23 @@ from elf.job.effects import Effect, SaveShard, SaveTable, Send
 from elf.job.output import OutputSpec
 from elf.job.spec import job_of
 from elf.job.tables import (
+    ROUND_PAUSE_MS,
+    CopyShard,
     ReadShard,
+    ReadTable,
+    ShardPart,
+    ShardRound,
     ShardRows,
     ShardWindows,
     StoredTable,
     TableKept,
     begun,
+    cursor,
     is_shard,
     is_table,
     shard_uid,
 )
-from elf.wire.base import Answer
+from elf.wire.base import Answer, Request
 
 PAUSE_MS: Final = 500
 """After an answer without results, or none."""
@@ -41,11 +49,13 @@ ASKED_MS: Final = 5_000
 """What has not come by then is asked for, or proposed, again."""
 IDS: Final = 1 << 41
 """The first question; those of clients, and of jobs in Python, have lower numbers."""
+FIRST: Final = (0, b"")
+"""Where a shard is that has no rows yet of the table whose place its own takes."""
 
 
 @dataclass
 class _Shard:
-    """A shard ``place`` of the table ``of``, in a group. ``kept``: None until the group has it; ``number``:
+    """The shard ``place`` of the table ``of``, in a group. ``kept``: None until the group has it; ``number``:
     of the last result that it has; ``due_ms``: when it is to be seen to next."""
 
     group: str
@@ -54,6 +64,15 @@ class _Shard:
     kept: TableKept | None = None
     number: int = 0
     due_ms: int = 0
+    whole: bool = True
+    """Whether it has all rows of the table whose place its own takes."""
+    at: tuple[int, bytes] = FIRST
+    """The shard of that one from which it wants rows next, and the group behind which these are."""
+    part: ShardPart | None = None
+    """Those, until it has the results that they have."""
+    left: int = 0
+    """The first shard that may lack rows, of the table that takes the place of its own."""
+    looked_ms: int = 0
 
     @property
     def uid(self) -> str:
@@ -68,7 +87,7 @@ class Shards:
         self._log = log
         self._led: dict[str, dict[str, _Shard]] = {}
         """By group, and by uid."""
-        self._asked: dict[int, _Shard] = {}
+        self._asked: dict[int, tuple[_Shard, Request]] = {}
         self._ids = IDS
 
     # -- which there are -------------------------------------------------------------------------------------
@@ -80,13 +99,15 @@ class Shards:
             uid = one.kept.table
             if is_shard(uid):
                 of, _, place = uid.partition("#")
-                self._led[group][uid] = _Shard(group, of, int(place), one.kept, one.number)
+                known = _Shard(group, of, int(place), one.kept, one.number, whole=one.whole)
+                known.at = FIRST if one.whole else cursor(one.behind)
+                self._led[group][uid] = known
         self.follow()
 
     def release(self, group: str) -> None:
         """We lead it no more."""
         self._led.pop(group, None)
-        self._asked = {id_: one for id_, one in self._asked.items() if one.group != group}
+        self._asked = {id_: asked for id_, asked in self._asked.items() if asked[0].group != group}
 
     def follow(self) -> None:
         """The log may have other tables."""
@@ -103,6 +124,12 @@ class Shards:
     def _all(self) -> list[_Shard]:
         return [one for shards in self._led.values() for one in shards.values()]
 
+    def _heir(self, one: _Shard) -> OutputSpec | None:
+        """The table that takes the place of a shard's, which the log has dropped."""
+        app = one.of.rpartition(".")[0]
+        there = self._log.outputs(job_of(one.group))
+        return next((spec for spec in there if spec.app.hex() == app and spec.option("of")), None)
+
     # -- what they lack --------------------------------------------------------------------------------------
 
     def deadline(self) -> int | None:
@@ -115,38 +142,73 @@ class Shards:
         ]
 
     def _advance(self, one: _Shard, now_ms: int) -> Iterator[Effect]:
-        one.due_ms = now_ms + PAUSE_MS
+        one.due_ms = now_ms + ASKED_MS
+        over = self._log.is_dropped(one.of)
+        heir = self._heir(one) if over else None
         if one.kept is None:
             spec = self._log.output(one.of)
-            if spec is None or self._log.is_dropped(one.of):
-                self._led[one.group].pop(one.uid, None)
-            elif (kept := self._begun(one, spec)) is not None:
-                one.due_ms = now_ms + ASKED_MS
+            kept = None if spec is None or over else self._begun(one, spec)
+            if kept is not None:
                 yield SaveTable(kept)
-        elif self._log.is_dropped(one.of):
-            one.due_ms = now_ms + ASKED_MS
+            elif spec is None or over:
+                self._led[one.group].pop(one.uid, None)
+        elif over and (heir is None or one.left >= one.kept.shards):
             yield SaveTable(replace(one.kept, over=True))
-        elif (master := self._log.leader(job_of(one.group))) is not None:
-            one.due_ms = now_ms + ASKED_MS
-            yield Send(master, self._question(one))
+        elif heir is not None and now_ms >= one.looked_ms:
+            one.looked_ms = now_ms + PAUSE_MS
+            yield from self._ask(one, self._look(one, heir), self._log.homes(heir.uid)[one.left])
+        elif not one.whole and one.part is None:
+            homes = self._log.homes(one.of) or (self._log.homes(heir.uid) if heir is not None else ())
+            home = homes[one.at[0]]
+            yield from self._ask(one, self._copy(one, one.kept, home), home)
+        else:
+            yield from self._ask(one, self._question(one, one.kept), job_of(one.group))
 
     def _begun(self, one: _Shard, spec: OutputSpec) -> TableKept | None:
         job = self._log.job(spec.job)
         found = None if job is None else begun(spec, job.plan)
         return replace(found, job=one.group, table=one.uid) if isinstance(found, TableKept) else None
 
-    def _question(self, one: _Shard) -> ReadShard:
-        self._asked = {id_: other for id_, other in self._asked.items() if other is not one}
-        self._ids += 1
-        self._asked[self._ids] = one
+    def _ask(self, one: _Shard, request: Request, group: str) -> Iterator[Effect]:
+        """Ask the leader of a group."""
+        self._asked = {id_: asked for id_, asked in self._asked.items() if asked[0] is not one}
+        leader = self._log.leader(group)
+        if leader is not None:
+            self._ids += 1
+            request = msgspec.structs.replace(request, id=self._ids, origin=self._address)
+            self._asked[self._ids] = one, request
+            yield Send(leader, request)
+
+    def _question(self, one: _Shard, kept: TableKept) -> ReadShard:
+        upto = 0 if one.part is None else one.part.number
         return ReadShard(
-            id=self._ids,
-            origin=self._address,
+            id=0,
+            origin="",
             uid=job_of(one.group),
             table=one.of,
+            key=kept.key,
+            shards=kept.shards,
             place=one.place,
             after=one.number,
+            upto=upto,
         )
+
+    def _copy(self, one: _Shard, kept: TableKept, home: str) -> CopyShard:
+        place, after = one.at
+        return CopyShard(
+            id=0,
+            origin="",
+            uid=home,
+            table=shard_uid(kept.of, place),
+            key=kept.key,
+            place=one.place,
+            after=after,
+            least=one.number,
+        )
+
+    def _look(self, one: _Shard, heir: OutputSpec) -> ReadTable:
+        home = self._log.homes(heir.uid)[one.left]
+        return ReadTable(id=0, origin="", uid=home, table=shard_uid(heir.uid, one.left), rows=False)
 
     # -- what has come ---------------------------------------------------------------------------------------
 
@@ -155,23 +217,50 @@ class Shards:
         return id_ in self._asked
 
     def answered(self, answer: Answer, now_ms: int) -> list[Effect]:
-        """The master of a job says what a shard lacks. Raises ``MsgspecError``, as what another agent sends
-        may."""
-        one = self._asked.pop(answer.id)
+        """What a shard lacks. Raises ``MsgspecError``, as what another agent sends may."""
+        one, asked = self._asked.pop(answer.id)
         one.due_ms = now_ms + PAUSE_MS
-        if answer.error:
+        if isinstance(asked, ReadTable):
+            one.left += not answer.error
+            one.due_ms = now_ms
+        elif isinstance(asked, CopyShard) and not answer.error:
+            one.part = msgspec.msgpack.decode(answer.body, type=ShardPart)
+            return self._joined(one, now_ms)
+        elif not answer.error:
+            said = msgspec.msgpack.decode(answer.body, type=ShardWindows)
+            if said.upto > one.number:
+                one.due_ms = now_ms + ASKED_MS
+                rows = ShardRows(one.group, one.uid, one.number, said.upto, said.windows, said.lost)
+                return [SaveShard(rows)]
+        return []
+
+    def _joined(self, one: _Shard, now_ms: int) -> list[Effect]:
+        """A part may be joined, if the shard has the results that it has."""
+        part = one.part
+        if part is None:
             return []
-        said = msgspec.msgpack.decode(answer.body, type=ShardWindows)
-        if said.upto <= one.number:
+        if one.at != FIRST and one.number != part.number:
+            one.part = part if one.number < part.number else None
+            one.due_ms = now_ms
             return []
         one.due_ms = now_ms + ASKED_MS
-        return [SaveShard(ShardRows(one.group, one.uid, one.number, said.upto, said.windows, said.lost))]
+        return [SaveShard(ShardRound(one.group, one.uid, one.at[0], one.at[1], part))]
 
-    def saved(self, done: SaveShard, now_ms: int) -> None:
+    def saved(self, done: SaveShard, now_ms: int) -> list[Effect]:
         """It is committed."""
-        one = self._led.get(done.rows.job, {}).get(done.rows.table)
-        if one is not None and one.number == done.rows.after:
-            one.number, one.due_ms = done.rows.upto, now_ms
+        rows = done.rows
+        one = self._led.get(rows.job, {}).get(rows.table)
+        if one is None or one.kept is None:
+            return []
+        if isinstance(rows, ShardRows):
+            if one.number == rows.after:
+                one.number, one.due_ms = rows.upto, now_ms
+                return self._joined(one, now_ms)
+        elif one.at == (rows.place, rows.after) and (one.at == FIRST or one.number == rows.part.number):
+            one.number, one.part, one.due_ms = rows.part.number, None, now_ms + ROUND_PAUSE_MS
+            one.at = (rows.place, rows.part.next) if rows.part.more else (rows.place + 1, b"")
+            one.whole = one.at[0] == one.kept.shards
+        return []
 
     def kept(self, done: SaveTable, now_ms: int) -> None:
         """That a shard begins, or is over, is committed."""
@@ -183,3 +272,4 @@ class Shards:
             del shards[one.uid]
         else:
             one.kept, one.due_ms = done.kept, now_ms
+            one.whole = not done.kept.of
