@@ -78,7 +78,6 @@ PLANTS: dict[Plant, Storm] = {
     plants.windows.lets_older_windows_win: storms.tabled_late,
     plants.windows.reads_tables_of_any_moment: storms.tabled,
     plants.windows.reads_tables_before_they_have_all: storms.rekeyed,
-    plants.windows.skips_results_of_shards: storms.sharded,
     plants.windows.forgets_which_rows_open_panes_have: storms.crashes,
     plants.windows.takes_late_rows_for_counted: storms.unknown,
     plants.programs.sends_slices_at_once: storms.counting,

@@ -14,9 +14,12 @@ from elf.job.spec import JobSpec, group_uid, is_range
 from elf.job.tables import ReadTable, TableRows, shard_uid
 from lab.chaos.agent import SimAgent
 from lab.chaos.engine import plan
+from lab.chaos.story import play
 from lab.chaos.world import World
+from tests.support import storms
 from tests.support.histories import begun
 from tests.support.outside import refused, said
+from tests.support.storms import schedule
 from tests.support.tables import last_rows, rows
 
 QUERY = replace(plan(2), named=(("k0", "k0"),))
@@ -144,6 +147,10 @@ def test_a_table_with_shards_takes_the_place_of_another_one_while_agents_die() -
         for home in homes
         for one in agent.store.tables.stored(home)
     )
+
+
+def test_answers_are_right_while_agents_die_and_shards_get_another_key() -> None:
+    assert not play(schedule(storms.sharded, 1)).findings
 
 
 def test_what_was_told_of_any_shard_holds_for_those_of_the_next_table() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import Any
 
 import numpy as np
 import pytest
@@ -14,9 +13,7 @@ from agents.disk import tablestore
 from elf.fields import replace
 from elf.job.effects import CommitWindows, Deliver, Effect, SaveOutput
 from elf.job.group.outputs import Outputs, _Output
-from elf.job.group.shards import Shards
 from elf.job.ports import Int64s
-from elf.job.tables import ReadShard, TableKept
 from elf.job.worker import assigning
 from elf.job.worker.assigning import Mask
 from elf.job.worker.provenance import OpenProvenance, Run, runs_of
@@ -88,17 +85,6 @@ def lets_older_windows_win(patch: pytest.MonkeyPatch) -> None:
 def reads_tables_of_any_moment(patch: pytest.MonkeyPatch) -> None:
     """protocol 7.13: who has read a table takes no answer from before that."""
     patch.setattr(Told, "take", lambda told, part, number: None)
-
-
-def skips_results_of_shards(patch: pytest.MonkeyPatch) -> None:
-    """protocol 7.15: a shard has what is of it in all results up to its number."""
-    question = Shards._question
-
-    def asks_for_later_ones(shards: Shards, one: Any, kept: TableKept) -> ReadShard:
-        asked = question(shards, one, kept)
-        return replace(asked, after=asked.after + 1) if asked.after else asked
-
-    patch.setattr(Shards, "_question", asks_for_later_ones)
 
 
 def reads_tables_before_they_have_all(patch: pytest.MonkeyPatch) -> None:
