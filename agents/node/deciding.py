@@ -19,8 +19,9 @@ from typing import Final
 from agents.node import moves, promises, scaling
 from agents.node.balancing import Loads
 from elf.job.catalog.log import CatalogLog
-from elf.job.messages.log import AssignJobGroup, DecidePause, DecideTrees
+from elf.job.messages.log import AssignJobGroup, DecidePause, DecideTrees, JobGroupAssigned
 from elf.job.spec import job_of
+from elf.planning.balance import Load
 from elf.planning.pacing import Change, Pace, Turn, paced
 
 AHEAD_MS: Final = 60_000
@@ -53,12 +54,18 @@ class Deciding:
         proposed: Iterable[Proposed] = chain(
             scaling.proposed(self._log, said, turn, now_ms),
             promises.proposed(self._log, said, turn, now_ms),
-            () if self.pace is None else moves.proposed(self._loads.loads(now_ms), pace, turn, now_ms),
+            () if self.pace is None else moves.proposed(self._settled(pace, now_ms), pace, turn, now_ms),
         )
         found: dict[str, Proposed] = {}
         for one in proposed:
             found.setdefault(job_of(one.uid), one)
         return tuple(found.values())[: turn.room]
+
+    def _settled(self, pace: Pace, now_ms: int) -> dict[str, Load]:
+        """What agents do, but for those to which a job has just gone: what that took them is no load."""
+        moved = (one for one in self._log.assignments if isinstance(one, JobGroupAssigned))
+        rest = {one.target for one in moved if 0 <= now_ms - one.at_ms < pace.rest_ms}
+        return {at: load for at, load in self._loads.loads(now_ms).items() if at not in rest}
 
     def _turn(self, pace: Pace, now_ms: int) -> Turn:
         decided = list(self._log.assignments)

@@ -6,9 +6,17 @@ import pytest
 
 from agents.node.balancing import Loads
 from agents.node.deciding import Deciding, Proposed
+from elf.fields import replace
 from elf.job.catalog.admission import grow
 from elf.job.catalog.log import CatalogLog
-from elf.job.messages.log import AgentLoad, AssignJobGroup, DecidePause, DecideTrees, GroupLoad
+from elf.job.messages.log import (
+    AgentLoad,
+    AssignJobGroup,
+    DecidePause,
+    DecideTrees,
+    GroupLoad,
+    JobGroupAssigned,
+)
 from elf.job.spec import JobSpec
 from elf.planning.pacing import Pace
 from lab.chaos.world import World
@@ -63,6 +71,28 @@ def test_whoever_decides_next_goes_on_at_the_same_pace() -> None:
     (again,) = decided(30_000)
     grow(log, again)
     assert [len(decided(30_000 + ms)) for ms in (30_000, 59_999, 60_000)] == [0, 0, 1], "longer each time"
+
+
+def test_an_agent_to_which_a_job_has_gone_is_measured_before_it_gives_another_one_away() -> None:
+    """It has had much to do for that."""
+    world = World(604, 2)
+    spec, _ = begun(world, 5_000)
+    lead = leader(world, spec).address
+    log = CatalogLog(world.agents[0].node.log.after(0))
+    other = replace(spec, name="other", generation=1)
+    gone = JobGroupAssigned(
+        seq=log.last + 1, uid=other.uid, origin="other:1", target=lead, at_ms=START_MS, why="w"
+    )
+    log.append(gone)
+
+    def decided(after_ms: int) -> int:
+        loads = Loads(log)
+        loads.heard(lead, AgentLoad(350_000, (GroupLoad(spec.uid, 300_000),), 700_000), START_MS + after_ms)
+        for idle in ("other:1", "other:2"):
+            loads.heard(idle, AgentLoad(0, (), 10_000), START_MS + after_ms)
+        return len(Deciding(log, loads, PACE).decide(START_MS + after_ms))
+
+    assert [decided(ms) for ms in (10_000, 29_999, 30_000)] == [0, 0, 1]
 
 
 def test_without_the_setting_nothing_moves_and_all_else_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
