@@ -37,8 +37,8 @@ class Wan(Bench[str, Found]):
 
     seconds: Annotated[float, Option("--seconds", min=20, help="How long each fleet is measured.")] = 60
     agents: Annotated[int, Option("--agents", min=1, help="Agents in each region.")] = 2
-    rate: Annotated[float, Option("--rate", min=10, help="Rows a second of each agent.")] = 200
-    slow: Annotated[float, Option("--slow", min=0.001, help="Mbit/s of the slow link.")] = 0.04
+    rate: Annotated[float, Option("--rate", min=10, help="Rows a second of each agent.")] = 400
+    slow: Annotated[float, Option("--slow", min=0.001, help="Mbit/s of the slow link.")] = 0.2
 
     def sides(self, scratch: Scratch) -> Mapping[str, Callable[[], Found]]:
         """Raises ``UserError`` where there are no namespaces."""

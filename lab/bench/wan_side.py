@@ -190,7 +190,7 @@ async def _ready(client: Client, agents: int) -> bool:
 
 async def _turned(client: Client) -> bool:
     told = await client.sql("SHOW DECISIONS")
-    return told.table is not None and any(row["moves"] == "route" for row in told.table.to_pylist())
+    return told.table is not None and any(row["changes"] == "route" for row in told.table.to_pylist())
 
 
 async def _windows(client: Client, fleet: Fleet, wanted: Wanted) -> Found:
@@ -228,7 +228,7 @@ async def _windows(client: Client, fleet: Fleet, wanted: Wanted) -> Found:
         all_bytes=sum(sent.values()),
         probes_bytes=fleet.metric("elf_probes_sent_bytes_total") - probes,
         rows_wrong=sum(abs(n - fleet.written.get(start, 0)) for start, n in counted.items()),
-        route=next((row["to"] for row in rows if row["moves"] == "route"), ""),
+        route=next((row["to"] for row in rows if row["changes"] == "route"), ""),
     )
 
 
