@@ -26,6 +26,8 @@ BUDGETS_MAX: Final = 64
 """The same of budgets: those of the highest weights."""
 BUDGETS_SHOWN: Final = 16
 """Of them in the status of a window."""
+TOLD_CHARS_MAX: Final = 512
+"""Of a name that an agent tells, in what a master tells of its work."""
 
 
 class Missed(msgspec.Struct, frozen=True):
@@ -92,10 +94,17 @@ def budgets_shown(gaps: Iterable[Gap]) -> list[dict[str, object]]:
 def estimate_of(status: pa.Table) -> EstimateWork | None:
     """What the last of these windows says of budgets; None: nothing."""
     for last in status.slice(max(status.num_rows - 1, 0)).to_pylist():
-        found = [LentWork(one["agent"], one["budget"], one["weight"]) for one in last.get("budgets") or ()]
+        told = [one for one in last.get("budgets") or () if one["weight"] > 0]
+        found = [LentWork(_cut(one["agent"]), _cut(one["budget"]), one["weight"]) for one in told]
         if found or last.get("sampled"):
-            return EstimateWork(last["rows_in"] or 0, last["sampled"] or 0, tuple(found))
+            rows, sampled = (max(last[name] or 0, 0) for name in ("rows_in", "sampled"))
+            return EstimateWork(rows, sampled, tuple(found))
     return None
+
+
+def _cut(text: str) -> str:
+    """Agents say it of themselves, and may say anything."""
+    return text[:TOLD_CHARS_MAX]
 
 
 def to_bytes(gaps: Iterable[Gap]) -> bytes:

@@ -17,9 +17,10 @@ from elf.client.coverage import margin
 from elf.fields import replace
 from elf.job.checkpoint import StreamCheckpoint
 from elf.job.commands import DropStragglers, Feed, Finish, Install, Outcome, SetWeights, Waited
-from elf.job.gaps import Gap, budgets_shown, gaps_of, over_budget
+from elf.job.gaps import BUDGET_TYPE, Gap, budgets_shown, estimate_of, gaps_of, over_budget
 from elf.job.sampling import drawn, weighted, why_whole
 from elf.job.snapshots import Sealed
+from elf.job.work import JobWork
 from elf.job.worker.stream import StreamWorker, WorkerSettings
 from elf.planning.budgets import WEIGHT_MAX
 from elf.ql.plan import Function
@@ -213,6 +214,16 @@ def test_a_window_names_the_highest_weight_of_each_agent_and_budget() -> None:
         {"agent": "web-1", "budget": WHOSE, "weight": 16},
         {"agent": "web-2", "budget": WHOSE, "weight": 1},
     ]
+
+
+def test_whatever_an_agent_says_its_master_can_tell_of_its_work() -> None:
+    gaps = [Gap(0, 0, "x" * 9_999, "y" * (1 << 19), -1, 4), Gap(0, 0, "web-1", WHOSE, -1, -4)]
+    budgets = pa.array([budgets_shown(gaps)], pa.list_(BUDGET_TYPE))
+    estimate = estimate_of(pa.table({"rows_in": [-5], "sampled": [3], "budgets": budgets}))
+    work = JobWork("0" * 32 + ".1", estimate=estimate)
+    assert msgspec.msgpack.decode(msgspec.msgpack.encode(work), type=JobWork) == work
+    assert estimate is not None
+    assert [one.weight for one in estimate.budgets] == [4]
 
 
 TWICE = """\
