@@ -265,3 +265,20 @@ def test_where_a_map_function_fails_the_rows_that_were_left_out_are_rejected_wit
     assert counted(sealed, "rejected").total() == 1_000
     out = [not drawn("log", np.array([place]), 8)[0] for place in (*range(1_000), *range(2_000, 4_000))]
     assert counted(sealed, "sampled").total() == sum(out)
+
+
+@pytest.mark.parametrize("bad", [1_000, 1_500], ids=["revises", "on time"])
+def test_where_a_map_function_fails_all_rows_of_the_chunk_are_rejected(bad: int) -> None:
+    """Also those that it has mapped before, or was not given any more: of rows that revise panes, and of
+    rows on time."""
+    function = Function("map", TWICE, "twice.py")
+    worker = StreamWorker("s", SETTINGS, PyEngine())
+    fragment = replace(FLOW.fragment, function=function, revise_us=100 * SECOND)
+    worker.handle(Install(replace(FLOW, fragment=fragment)))
+    sealed = list(fed(worker, 0, 1_000).sealed)
+    mixed = [ROWS[0]] * 500 + ROWS[1_000:1_500]
+    mixed[bad - 1_000] = (mixed[bad - 1_000][0], "bad")
+    sealed += worker.handle(Feed(chunk(mixed, 1_000), 0)).sealed
+    sealed += worker.handle(Finish()).sealed
+    assert counted(sealed, "rows_in").total() == 1_000
+    assert counted(sealed, "rejected").total() == 1_000

@@ -324,8 +324,8 @@ class Assigner:
         )
 
         def lacks(failed: MapFailed) -> Share:
-            """With those who would have been stood for."""
-            failed.rows += _count(found.on_time & ~chosen)
+            """With those who would have been stood for, and those that are mapped apart: none is counted."""
+            failed.rows = _count(found.on_time | found.after)
             return share(nothing, nothing, failed=failed, sampled=None)
 
         try:
