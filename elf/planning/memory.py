@@ -7,7 +7,7 @@ fairness). A flow may hold what its most generous reader lends it, as with weigh
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 
 from elf.planning.lent import Budgets, FlowUse, Holder, holders
@@ -42,15 +42,14 @@ def memory_bounds(flows: Sequence[FlowUse], budgets: Budgets) -> dict[str, int]:
 
 def _bound(flow: FlowUse, lent: Mapping[Holder, Mapping[str, float]]) -> int | None:
     """By its most generous reader. A creator lends for all of their jobs that read it together."""
-    found = []
+    found, jobs = [], Counter(reader.creator for reader in flow.readers)
     for reader in flow.readers:
         job, creator = holders(reader.job, reader.creator)
-        theirs = sum(one.creator == reader.creator for one in flow.readers)
         limits = []
         if job in lent:
             limits.append(lent[job][flow.uid])
         if creator in lent:
-            limits.append(lent[creator][flow.uid] / theirs)
+            limits.append(lent[creator][flow.uid] / jobs[reader.creator])
         if not limits:
             return None
         found.append(min(limits) * len(flow.readers))

@@ -93,15 +93,14 @@ def fitted(
     limits = dict.fromkeys(whole, WEIGHT_MAX) if most is None else most
     order = sorted(whole, key=lambda uid: (uid not in first, -whole[uid], uid))
     found = dict.fromkeys(whole, 1)
-
-    def takes() -> float:
-        return shared + sum(cost / found[uid] for uid, cost in whole.items())
-
+    takes = shared + sum(whole.values())
     for uid in order:
-        while takes() > until and found[uid] < limits.get(uid, 1):
+        while takes > until and found[uid] < limits.get(uid, 1):
             found[uid] *= 2
+            takes -= whole[uid] / found[uid]
     for uid in reversed(order):  # the last one may have made room for more of those before
-        while found[uid] > 1 and takes() + whole[uid] / found[uid] <= until:
+        while found[uid] > 1 and takes + whole[uid] / found[uid] <= until:
+            takes += whole[uid] / found[uid]
             found[uid] //= 2
     return found
 

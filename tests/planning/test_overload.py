@@ -195,3 +195,11 @@ def test_what_a_flow_takes_by_itself_is_not_taken_for_its_rows() -> None:
     kept = sum(1 / held.get(uid, 1) for uid in "abcdefgh")
     assert 100 + 100 * kept + 8 * stream.alone <= 1_000
     assert kept >= 4.8, "an oracle keeps six"
+
+
+def test_many_flows_are_weighed_in_the_time_that_there_is() -> None:
+    whole = {f"flow {n}": 1.0 + n % 7 for n in range(20_000)}
+    found = fitted(100.0, whole, 2_000.0)
+    takes = 100.0 + sum(cost / found[uid] for uid, cost in whole.items())
+    assert takes <= 2_000.0 + 1e-6
+    assert min(found.values()) < max(found.values())
