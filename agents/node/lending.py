@@ -41,7 +41,7 @@ class Agreed(NamedTuple):
     gives_way: bool
 
     def load(self, uid: str, cpu_ms: float, rows: int) -> FlowLoad:
-        within_ms = self.promise[0] if self.promise and self.is_able else None
+        within_ms = self.promise[0] if self.promise else None
         return FlowLoad(uid, cpu_ms, within_ms, self.is_able, self.gives_way, rows)
 
 
@@ -115,7 +115,8 @@ class Lending:
             if not overload.due(now_ms):
                 continue
             flows = {uid: self._agreed(uid) for uid, where in installed.items() if where == stream}
-            tightest = min((one.promise for one in flows.values() if one.promise), default=NO_PROMISE)
+            promised = sorted((not one.is_able, one.promise) for one in flows.values() if one.promise)
+            tightest = promised[0][1] if promised else NO_PROMISE
             united = {uid: self._united(uid) for uid in flows}
             before, taken = self._spent.get(stream, {}), self._sender.taken()
             spent = self._spent[stream] = {uid: taken.get(uid, (0, 0)) for uid in flows}

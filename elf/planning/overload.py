@@ -105,6 +105,17 @@ def fitted(
     return found
 
 
+def _concerned(flows: Sequence[FlowLoad]) -> tuple[list[FlowLoad], list[float]]:
+    """Flows whose rows may be left out, and for which promises (ms). Where only such flows promise something
+    as are mapped whole, nobody but who gives way loses rows for that."""
+    able = [flow for flow in flows if flow.is_able]
+    promises = [flow.within_ms for flow in able if flow.within_ms is not None]
+    if promises:
+        return able, promises
+    first = [flow for flow in able if flow.gives_way]
+    return first, [flow.within_ms for flow in flows if first and flow.within_ms is not None]
+
+
 def stretch(before: Lag, lag: Lag, known: float) -> float:
     """How long a second of CPU takes, by what the process has got while the stream was behind; what is
     ``known`` of that is forgotten slowly when it is not."""
@@ -147,8 +158,7 @@ class Overload:
         self._stretch = stretch(self._lag, lag, self._stretch)
         lag_ms = lag.lag_ms
         grew_ms, self._lag = lag_ms - self._lag.lag_ms, lag
-        able = [flow for flow in flows if flow.is_able]
-        promises = [flow.within_ms for flow in able if flow.within_ms is not None]
+        able, promises = _concerned(flows)
         uids = {flow.uid for flow in able} if promises else set()
         self._first = {flow.uid for flow in able if flow.gives_way}
         self.weights = {uid: weight for uid, weight in self.weights.items() if uid in uids}

@@ -159,3 +159,22 @@ def test_all_key_ranges_of_a_flow_have_one_weight_and_its_windows_say_so(
     assert len(told) > len(wrong)
     said = [one for one in told.values() if one["budgets"] and one["sampled"]]
     assert len(said) >= len(wrong)
+
+
+def test_research_gives_way_to_a_promise_over_a_flow_that_somebody_else_reads_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = World(52, 2, checking=False)
+    spec, _ = begun(world, 40_000, query=replace(plan(2), promise=Promise(500_000, 99.0)), rate_ms=12)
+    reader = world.create(0, plan(2), "reader")
+    assert reader.flows[0].uid == spec.flows[0].uid
+    research = world.create(0, replace(plan(2, where="abcdef"), gives_way=True), "research")
+    world.run(4_000)
+    slow = next(agent for agent in world.agents if agent.address != world.leader(research).address)
+    overloaded(slow, monkeypatch, **{spec.flows[0].uid: 20, research.flows[0].uid: 960})
+    world.run(14_000)
+    states = slow.worker.states()
+    assert states[research.flows[0].uid].weight > 1
+    assert states[spec.flows[0].uid].weight == 1, "its reader has not agreed"
+    found = [one for one in statuses(world, research) if one["budgets"]]
+    assert {budget["budget"] for one in found for budget in one["budgets"]} == {WHOSE}

@@ -203,3 +203,15 @@ def test_many_flows_are_weighed_in_the_time_that_there_is() -> None:
     takes = 100.0 + sum(cost / found[uid] for uid, cost in whole.items())
     assert takes <= 2_000.0 + 1e-6
     assert min(found.values()) < max(found.values())
+
+
+def test_research_gives_way_also_to_a_promise_of_who_is_mapped_whole() -> None:
+    overload, now_ms = Overload(), 0
+    for lag_ms in (0.0, 1_000.0, 2_000.0, 3_000.0, 4_000.0):
+        flows = [
+            FlowLoad("distinct", 500.0, 500.0, is_able=False),
+            FlowLoad("research", 1_400.0, gives_way=True),
+        ]
+        overload.look(flows, Lag(lag_ms), now_ms)
+        now_ms += LOOK_MS
+    assert set(overload.weights) == {"research"}
