@@ -294,7 +294,6 @@ def links_of(
                 "delay_s": measured_s if delay_s is None else delay_s,
                 "delay_is": "stated" if delay_s is not None else "" if known is None else "measured",
                 "seen": most or None,
-                "last_ms": PERIOD_MS * (1 + max(periods[pair])) if periods[pair] else None,
                 "sent_bytes": sent[pair],
                 "arrived_bytes": arrived[pair],
             }

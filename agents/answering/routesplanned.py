@@ -156,28 +156,45 @@ def _turned(
     other = {name: route for name, route in routes.items() if _differs({name: route}, wanted)}
     if not other:
         return Turned((), ["flows send as the plan has it"])
+    known = {(one["origin"], one["target"]): one["is"] for one in links}
+    unsure = {
+        name: _unsure(known, route["vias"], _today(wanted[name]).vias, route["target"])
+        for name, route in routes.items()
+    }
+    fit = {name: route for name, route in routes.items() if not unsure[name]}
+    why = []
+    if pairs := {pair for name in other for pair in unsure[name]}:
+        said = ", ".join(f"{a} → {b}" for a, b in sorted(pairs))
+        why.append(
+            "nothing turns to links that are neither stated nor probed, nor away from links that were only "
+            f"seen to carry something: {said}"
+        )
+    if not fit.keys() & other.keys():
+        return Turned((), why)
     comparison = compared(
         problem,
-        {name: _today(wanted[name]) for name in routes},
-        {name: _by_plan(wanted[name], route) for name, route in routes.items()},
+        {name: _today(wanted[name]) for name in fit},
+        {name: _by_plan(wanted[name], route) for name, route in fit.items()},
     )
-    why = list(comparison.reasons)
+    why = [*comparison.reasons, *why]
     if not comparison.turns:
         return Turned((), why)
-    sure = {(one["origin"], one["target"]) for one in links if one["is"] in SURE}
-    turns, unsure = [], set[Pair]()
-    for name, route in other.items():
-        missing = _uses(route["vias"], route["target"]) - sure
-        unsure |= missing
-        if not missing:
-            turns.append((wanted[name].uid, route["target"], _detours(route), _hold(route, wanted[name])))
-    if unsure:
-        said = ", ".join(f"{a} → {b}" for a, b in sorted(unsure))
-        why.append(
-            "nothing turns to links that are neither stated nor probed, and were only seen to carry "
-            f"something: {said}"
-        )
+    turns = [
+        (wanted[name].uid, route["target"], _detours(route), _hold(route, wanted[name]))
+        for name, route in other.items()
+        if name in fit
+    ]
     return Turned(tuple(turns), why)
+
+
+def _unsure(
+    known: Mapping[Pair, str], plan: Mapping[str, str], today: Mapping[str, str], target: str
+) -> set[Pair]:
+    """The links for which a job stays as it is: it would turn to them, and they may carry little; or it goes
+    over them today, and they may carry much more than was seen."""
+    now = _uses({source: today.get(source, target) for source in plan}, target)
+    to = {pair for pair in _uses(plan, target) if known.get(pair) not in SURE}
+    return to | {pair for pair in now if known.get(pair) == "at least"}
 
 
 def _uses(vias: Mapping[str, str], target: str) -> set[Pair]:

@@ -4,11 +4,11 @@ The leader of the catalog log's voters plans once a minute what EXPLAIN ROUTES t
 (``agents.answering.routes``), and decides where that is worth it (``elf.planning.routes.turning``). A
 decision is an entry of the log, ``RouteDecided``, for each flow that turns; heads go by the last one. At most
 so many are made in an hour, and a flow that has turned stays for some minutes, so that each change is
-measured before the next. It also has agents probe links of which nobody has said what they carry, and over
-which nothing goes now (``elf.job.probes``).
+measured before the next. It also has agents probe links of which nobody has said what they carry
+(``elf.job.probes``), those that are in use too: the most that was seen says how much was sent.
 
 States: when it planned last. What was decided is in the log, so the next leader goes on from there. Where it
-is ``off`` what was decided is taken back.
+does not ``act`` what was decided is taken back.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from typing import Final, Literal
 from agents.answering.asks import Procedure, Say
 from agents.answering.routes import Found, Routes, Turn
 from elf.job.catalog.log import CatalogLog
-from elf.job.links import PERIOD_MS
 from elf.job.messages.log import DecideRoute
 from elf.job.probes import ProbeLink
 from elf.planning.pacing import Change, Pace, paced
@@ -28,8 +27,6 @@ from elf.wire.clients import Reply
 Mode = Literal["off", "propose", "act"]
 PROBES_MAX: Final = 6
 """So many links are probed at a time, with ``PROBE_BYTES_MAX`` each at most."""
-QUIET_MS: Final = PERIOD_MS
-"""A link over which something has come in so long is not probed."""
 PACE: Final = Pace(period_ms=60_000, follow_ms=60_000, rest_ms=300_000, most=120)
 
 
@@ -54,11 +51,11 @@ class Routing:
 
     def decided(self, now_ms: int) -> Procedure:
         """Plan, and propose to the log what flows turn to."""
-        words: Sequence[DecideRoute] = self._back(now_ms)
-        if self.mode != "off":
+        words: Sequence[DecideRoute] = () if self.mode == "act" else self._back(now_ms)
+        if self.mode != "off" and not words:
             found = yield from self._routes.found()
             words = self._words(found.turned.turns, "; ".join(found.turned.why), now_ms)
-            if probes := _probes(found, now_ms):
+            if probes := _probes(found):
                 yield [Say(probes)]
         if words:
             yield [Say(tuple(("", word) for word in words))]
@@ -77,19 +74,20 @@ class Routing:
 
     def _back(self, now_ms: int) -> list[DecideRoute]:
         """What is said of flows that go by something where nothing is to act."""
-        why = "cluster.routes is off: flows send directly, and heads hold for as long as readers allow"
+        why = (
+            f"cluster.routes is {self.mode}: flows send directly, and heads hold for as long as readers allow"
+        )
         return [
             DecideRoute(uid=one.uid, target=one.target, at_ms=now_ms, why=why, acts=False)
             for one in self._log.routings.acting()
         ]
 
 
-def _probes(found: Found, now_ms: int) -> tuple[tuple[str, ProbeLink], ...]:
+def _probes(found: Found) -> tuple[tuple[str, ProbeLink], ...]:
     """Whom to ask to probe which links. Each agent is asked of one."""
     asked: dict[str, str] = {}
     for link in found.told.get("links", ()):
         ends = found.agents.get(link["origin"], ""), found.agents.get(link["target"], "")
-        quiet = link["last_ms"] is None or now_ms - link["last_ms"] > QUIET_MS
-        if link["is"] in ("at least", "not measured") and quiet and all(ends) and ends[0] not in asked:
+        if link["is"] in ("at least", "not measured") and all(ends) and ends[0] not in asked:
             asked[ends[0]] = ends[1]
     return tuple((at, ProbeLink(to=to)) for at, to in list(asked.items())[:PROBES_MAX])

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from agents.answering.routes import Told, Wanted
+from agents.answering.routesplanned import planned
 from agents.answering.routing import Mode, Routing
 from elf.batch import decode
 from elf.job.catalog.admission import entry_for
@@ -66,7 +68,8 @@ def decided(world: World) -> list[dict[str, Any]]:
     return decode(reply.payload).to_pylist() if reply.payload else []
 
 
-def test_a_slow_border_is_gone_round_by_itself_and_windows_are_exact() -> None:
+@pytest.mark.parametrize("mode", ["off", "propose"])
+def test_a_slow_border_is_gone_round_by_itself_and_windows_are_exact(mode: Mode) -> None:
     world, spec, until = world_in("act")
     root = region_of(world.by_address[spec.leader].place)
     slow, other = (region for region in REGIONS if region != root)
@@ -83,9 +86,10 @@ def test_a_slow_border_is_gone_round_by_itself_and_windows_are_exact() -> None:
     links = {(one["origin"], one["target"]): one for one in told["links"]}
     assert links[slow, other]["arrived_bytes"] > 0
     for agent in world.agents:
-        agent.node.clients.statements.routing.mode = "off"
+        agent.node.clients.statements.routing.mode = mode
     world.run_until(lambda: crossings(world, spec) == {slow: root, other: root}, 30_000)
     assert {one["state"] for one in decided(world)} == {"proposed", "over"}
+    assert f"cluster.routes is {mode}" in decided(world)[-2]["why"]
     world.run(max(0, until - world.now) + 10_000)
     check_all(world, spec, until, 10)
 
@@ -184,3 +188,31 @@ def test_routes_are_planned_once_a_period_and_not_where_nothing_crosses(
     assert routing.due(13_000)
     routing.mode = "off"
     assert not routing.due(20_000), "there is nothing to take back"
+
+
+def link(origin: str, target: str, rate: float, known: str) -> Told:
+    return {"origin": origin, "target": target, "rate": rate, "is": known, "delay_s": 0.01}
+
+
+def wanted(vias: dict[str, str]) -> Wanted:
+    """A job that sends 1,000 bytes a second."""
+    batches = ([100.0, 200.0, 400.0], [1_000.0, 2_000.0, 4_000.0])
+    return Wanted("job.1", "job", "us", {"eu": 100.0, "us": 50.0}, batches, 1.0, 1, 1, vias)
+
+
+def test_nothing_turns_away_from_a_link_that_was_only_seen_to_carry_what_was_sent() -> None:
+    """All that went over it is the most that was seen, so it looks full, however much it carries."""
+    detour = [link("eu", "ap", 1e6, "probed"), link("ap", "us", 1e6, "probed")]
+    seen = planned([link("eu", "us", 1_050.0, "at least"), *detour], [wanted({})]).turned
+    assert seen.turns == ()
+    assert "nor away from links that were only seen to carry something: eu → us" in seen.why[0]
+    probed = planned([link("eu", "us", 1_050.0, "probed"), *detour], [wanted({})]).turned
+    assert [turn[2] for turn in probed.turns] == [(("eu", "ap"),)]
+
+
+def test_a_job_whose_way_leads_over_a_region_that_has_gone_is_planned() -> None:
+    """Its agents send directly."""
+    found = planned([link("eu", "us", 1e5, "stated")], [wanted({"eu": "ap"})])
+    assert found.plan is not None
+    assert found.turned.turns == ()
+    assert found.loads["eu", "us"]["today_load"] == pytest.approx(1_000, rel=0.05)

@@ -97,10 +97,11 @@ def _fits(
 
 
 def tree_of(problem: Problem, job: Job, standing: Standing) -> Tree:
-    """The tree in which a job sends."""
+    """The tree in which a job sends: directly where nothing is known of the region over which it would, as
+    agents do where all of that region is gone."""
     places = {name: place for place, name in enumerate(problem.regions)}
     return tuple(
-        places[standing.vias.get(problem.regions[source], job.demand.target)] for source in job.sources
+        places.get(standing.vias.get(problem.regions[source], ""), job.target) for source in job.sources
     )
 
 
