@@ -1,12 +1,14 @@
-"""How much a link between regions carries, learned by probes where nothing goes over it.
+"""How much a link between regions carries, learned by probes where nobody has said it.
 
-    planner ── ProbeLink(to) ──▶ agent a of one region ── Probe, empty ─────────▶ agent b of another one
+    planner ── ProbeLink(to) ──▶ agent a of one region ── Probe, empty, twice ──▶ agent b of another one
                                         ◀── Probed ──────────────────────────────────
                                         ── Probe, 16 KiB, then 64, then 256 ────────▶
                                         ◀── Probed: so much later than the empty one ─
 
-What the larger one took longer than the empty one is the time of its bytes on the way. A probe that takes
-``ENOUGH_MS`` longer says it well enough, and no larger one follows. An agent probes one link at a time and
+What the larger one took longer than the empty one is the time of its bytes on the way; the first empty one
+may have waited for a connection, so the sooner of two counts. A probe that takes ``ENOUGH_MS`` longer says it
+well enough, and no larger one follows; what the largest would have taken at least counts where it took less,
+so that nothing is made of a clock's last ms. An agent probes one link at a time and
 rests ``REST_MS`` after it, and one probe is at most ``PROBE_BYTES_MAX``: so whoever asks for probes cannot
 fill a link with them. What a link carried at best in the last ``LAST`` probes counts, for ``FRESH_MS``. The
 bytes are such that no transport makes them fewer.
@@ -59,12 +61,13 @@ MESSAGES: tuple[type[Message], ...] = (ProbeLink, Probe, Probed)
 
 
 class _Run:
-    """One that is under way. ``size``: of the message that is; ``empty_ms``: what the empty one took."""
+    """One that is under way. ``size``: of the message that is; ``empty_ms``: what an empty one took (None:
+    none has come back)."""
 
     def __init__(self, to: str, region: str) -> None:
         self.to, self.region = to, region
         self.size = 0
-        self.empty_ms = 0
+        self.empty_ms: int | None = None
         self.sent_ms = 0
 
 
@@ -103,13 +106,16 @@ class Probes:
         if took_ms > ANSWER_MS:
             self._run = None
             return []
-        if run.size == 0:
+        if run.empty_ms is None:
             run.empty_ms = took_ms
+            return self._send(run, 0, now_ms)
+        if run.size == 0:
+            run.empty_ms = min(run.empty_ms, took_ms)
             return self._send(run, SIZES[0], now_ms)
-        longer_ms = max(1, took_ms - run.empty_ms)
+        longer_ms = took_ms - run.empty_ms
         if longer_ms < ENOUGH_MS and run.size < SIZES[-1]:
             return self._send(run, SIZES[SIZES.index(run.size) + 1], now_ms)
-        self._learn(run.region, 1_000 * run.size / longer_ms, now_ms)
+        self._learn(run.region, 1_000 * run.size / max(ENOUGH_MS, longer_ms), now_ms)
         self._run, self._rests_to_ms = None, now_ms + REST_MS
         return []
 

@@ -1,4 +1,4 @@
-"""Links between regions over which nothing goes are probed, within bounds (``elf.job.probes``)."""
+"""Links of which nobody says what they carry are probed, within bounds (``elf.job.probes``)."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import pytest
 from elf.job.effects import Send
 from elf.job.probes import (
     ANSWER_MS,
+    ENOUGH_MS,
     FRESH_MS,
     PROBE_BYTES_MAX,
     REST_MS,
@@ -20,12 +21,14 @@ from tests.support.histories import asked, begun
 from tests.support.regions import REGIONS, one_head_each, world_of
 
 
-def through(probes: Probes, sent: list[Send], now_ms: int, rate: float, trip_ms: int = 40) -> int:
-    """What is sent goes over a link of ``rate`` bytes a second, until nothing more is; when that is."""
+def through(probes: Probes, sent: list[Send], now_ms: int, rate: float, connects_ms: int = 0) -> int:
+    """What is sent goes over a link of ``rate`` bytes a second, until nothing more is; when that is. The
+    first message waits for a connection."""
     while sent:
         (one,) = sent
         assert isinstance(one.message, Probe)
-        now_ms += trip_ms + round(1_000 * len(one.message.payload) / rate)
+        now_ms += 40 + connects_ms + round(1_000 * len(one.message.payload) / rate)
+        connects_ms = 0
         sent = probes.answered(one.to, Probed(number=one.message.number), now_ms)
     return now_ms
 
@@ -40,6 +43,19 @@ def test_a_probe_finds_the_rate_and_is_no_larger_than_it_must_be(rate: float, si
     now_ms = through(probes, probes.asked("us:1", now_ms + REST_MS), now_ms + REST_MS, rate / 2)
     assert probes.rates(now_ms)["us"] == pytest.approx(rate, rel=0.06), "the best of the last ones"
     assert probes.rates(now_ms + 2 * FRESH_MS) == {}
+
+
+def test_a_connection_that_is_made_first_makes_no_link_faster() -> None:
+    probes = Probes(lambda _: "us")
+    now_ms = through(probes, probes.asked("us:1", 0), 0, 125_000.0, connects_ms=400)
+    assert probes.rates(now_ms)["us"] == pytest.approx(125_000, rel=0.06)
+    assert probes.bytes == SIZES[0]
+
+
+def test_a_link_is_never_said_to_carry_more_than_the_largest_probe_can_tell() -> None:
+    probes = Probes(lambda _: "us")
+    now_ms = through(probes, probes.asked("us:1", 0), 0, 1e12)
+    assert probes.rates(now_ms)["us"] == 1_000 * SIZES[-1] / ENOUGH_MS
 
 
 def test_silence_ends_a_probe_and_nobody_else_answers_it() -> None:
