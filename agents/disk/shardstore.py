@@ -23,10 +23,10 @@ _encode: Final = msgspec.msgpack.Encoder().encode
 
 def answer(store: Store, asked: ReadShard) -> tuple[str, bytes]:
     """(error, body) of an answer."""
-    begins = store.tables.begins(asked.uid, asked.table)
+    begins = asked.after + 1 if asked.after else store.tables.begins(asked.uid, asked.table)
     if begins is None or asked.place >= asked.shards:
         return NO_TABLE, b""
-    after = max(asked.after, begins - 1)
+    after = max(begins - 1, 0)
     rows = store.some_windows_after(asked.uid, after, WINDOWS_MAX, RESULTS_BYTES)
     if asked.upto and rows and rows[0].seq > asked.upto:
         return "", _encode(ShardWindows(asked.upto, (), max(asked.upto - after, 0)))

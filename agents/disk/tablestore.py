@@ -43,6 +43,7 @@ from elf.job.tables import (
     TableRows,
     TableState,
     cursor,
+    generation,
     is_shard,
     lineage,
     takes_back,
@@ -106,6 +107,8 @@ class TableStore:
                 return
             if is_shard(kept.table):
                 _add(con, kept, (0, None, 0, 0), (0, b"", not kept.of))
+                return
+            if _is_past(con, kept):
                 return
             if (old := _find(con, kept.of)) is not None:
                 _succeed(con, kept, old)
@@ -171,10 +174,14 @@ class TableStore:
             _save(con, table)
 
     def begins(self, job: str, table: str) -> int | None:
-        """The number of the result with which a table with shards begins, or one before it of that name."""
+        """The number of the result with which a table with shards begins, which is that of the one that takes
+        its place."""
         with self._file.reading() as con:
-            there = [one for one in _where(con, "job", job) if lineage(one.kept.table) == lineage(table)]
-            return there[0].number if there else None
+            there = _where(con, "job", job)
+            found = (
+                one.number for one in there if table in (one.kept.table, one.kept.of) and not _is_part(one)
+            )
+            return next(found, None)
 
     def stored(self, job: str) -> tuple[StoredTable, ...]:
         """The tables of a job, and how far they are."""
@@ -191,7 +198,9 @@ class TableStore:
         no rows, which is counted."""
         with self._file.writing() as con:
             known = _find(con, state.kept.table)
-            if known is not None and known.number >= state.number:
+            if known is not None and (known.number, known.rounds) >= (state.number, state.rounds):
+                return
+            if known is None and _is_past(con, state.kept):
                 return
             _drop(con, known)
             rows = _opened(state.schemas, state.rows)
@@ -333,11 +342,27 @@ def _where(con: sqlite3.Connection, column: Literal["uid", "job"], value: str) -
     return [_Table(con, row) for row in found.fetchall()]
 
 
+def _is_part(table: _Table) -> bool:
+    return is_shard(table.kept.table)
+
+
+def _is_past(con: sqlite3.Connection, kept: TableKept) -> bool:
+    """Whether a later table of that name is there: after a restart, which hears of records again, the word on
+    one whose place that has taken comes once more."""
+    if is_shard(kept.table):
+        return False
+    there = (one.kept.table for one in _where(con, "job", kept.job) if not _is_part(one))
+    return any(
+        lineage(one) == lineage(kept.table) and generation(one) > generation(kept.table) for one in there
+    )
+
+
 def _asked(con: sqlite3.Connection, asked: ReadTable) -> list[_Table]:
     """The table that is asked for, and those whose place it takes, the last one first."""
     if not asked.of:
         return [one for one in (_find(con, asked.table),) if one is not None]
     there = [one for one in _where(con, "job", asked.uid) if lineage(one.kept.table) == lineage(asked.table)]
+    there = [one for one in there if not _is_part(one)]
     return sorted(there, key=lambda one: one.id, reverse=True)
 
 

@@ -258,6 +258,11 @@ def lineage(table: str) -> str:
     return table.rpartition(".")[0]
 
 
+def generation(table: str) -> int:
+    """The place of a table among those of its name."""
+    return int(table.rpartition(".")[2])
+
+
 def takes_back(key: Columns, old: StoredTable, before: StoredTable | None) -> bool:
     """Whether a table with this key, that takes the place of ``old``, is just the one ``before`` that: the
     table is still found by its key, as ``old`` has not got all rows."""

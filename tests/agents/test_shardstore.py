@@ -25,6 +25,7 @@ from elf.job.tables import (
     ShardRows,
     ShardWindows,
     TableKept,
+    TableRound,
     TableRows,
     cursor,
     shard_uid,
@@ -126,6 +127,31 @@ def test_a_shard_begins_with_the_table_and_counts_what_is_no_longer_kept() -> No
     assert (late.upto, late.lost) == (5, 1)
 
 
+def test_a_shard_behind_loses_nothing_though_another_one_is_in_the_group_of_the_job() -> None:
+    """Where the table of before has ended there already, while its shards go on."""
+    master = Store(":memory:")
+    master.tables.begin(WHOLE, None, 0)
+    first = replace(WHOLE, table=shard_uid(WHOLE.table, 0))
+    master.tables.begin(first, None, 0)
+    for end in (10, 20, 30, 40):
+        row = commit(end, [("a", "/", end)])
+        master.tables.take(row, master.commit_windows(row))
+    pages = replace(WHOLE, table=f"{'b' * 32}.2", key=("page",), of=WHOLE.table, was=WHOLE.key)
+    master.tables.begin(pages, None, 4)
+    master.tables.copy(TableRound(JOB, pages.table, 1))
+    master.tables.end(WHOLE.table)
+    master.tables.put(replace(record(master, 0, 0), job=JOB, table=first.table))
+    late = asked(master, 1, 1)
+    assert ([row.seq for row in late.windows], late.upto, late.lost) == ([2, 3, 4], 4, 0)
+
+
+def test_shards_do_not_begin_with_a_table_of_that_name_that_was_dropped() -> None:
+    master = Store(":memory:")
+    master.tables.begin(WHOLE, None, 1)
+    error, _ = shardstore.answer(master, replace(question(0, 0), table=f"{'b' * 32}.2"))
+    assert error == NO_TABLE
+
+
 @pytest.mark.parametrize("seed", range(6))
 def test_shards_of_a_table_take_the_place_of_those_of_another_one(seed: int) -> None:
     """By another key, part by part, while windows go in, and each shard is where it is; records come twice,
@@ -135,6 +161,7 @@ def test_shards_of_a_table_take_the_place_of_those_of_another_one(seed: int) -> 
     master.tables.begin(KEPT, None, 0)
     master.tables.begin(WHOLE, None, 0)
     pages = replace(WHOLE, table=f"{'b' * 32}.2", key=("page",), of=WHOLE.table, was=WHOLE.key, shards=SHARDS)
+    master.tables.begin(pages, None, 0)
     olds, news = ([Store(":memory:") for _ in range(SHARDS)] for _ in range(2))
     for place, store in enumerate(olds):
         store.tables.begin(replace(WHOLE, table=shard_uid(WHOLE.table, place)), None, 0)

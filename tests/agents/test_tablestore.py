@@ -252,6 +252,42 @@ def test_a_change_is_taken_back_and_the_table_of_before_has_all_windows(store: S
     assert other.tables.states(JOB) == store.tables.states(JOB)
 
 
+def test_a_restart_hears_again_what_was_taken_back_and_changes_nothing(store: Store) -> None:
+    """The state of before, and all records since that."""
+    store.tables.round_rows = 1
+    put(store, commit(10, [("a", "/", 1), ("b", "/", 2)]))
+    before = store.tables.states(JOB)
+    back = replace(KEPT, table=f"{'a' * 32}.3", of=PAGES.table)
+
+    def changed() -> None:
+        store.tables.begin(KEPT, None, 0)
+        store.tables.begin(PAGES, None, 0)
+        store.tables.copy(TableRound(JOB, PAGES.table, 1))
+        store.tables.begin(back, None, 0)
+
+    changed()
+    there = store.tables.states(JOB)
+    for state in before:
+        store.tables.install(state)
+    changed()
+    assert store.tables.states(JOB) == there
+
+
+def test_a_member_that_lacks_rounds_alone_takes_the_state_of_another_one(store: Store) -> None:
+    store.tables.round_rows = 1
+    put(store, commit(10, [("a", "/", 1), ("b", "/", 2)]))
+    store.tables.begin(PAGES, None, 0)
+    other = Store(":memory:")
+    for state in store.tables.states(JOB):
+        other.tables.install(state)
+    for number in range(1, 4):
+        store.tables.copy(TableRound(JOB, PAGES.table, number))
+    there = store.tables.states(JOB)
+    for state in there:
+        other.tables.install(state)
+    assert other.tables.states(JOB) == there
+
+
 def test_a_row_that_the_old_table_never_had_is_not_in_the_new_one(store: Store) -> None:
     """An older window is revised, and has a row of a group that has not come to the new table; then the later
     row of that group is revised away."""

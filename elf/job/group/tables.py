@@ -24,6 +24,7 @@ from elf.job.tables import (
     TableKept,
     TableRound,
     begun,
+    generation,
     is_shard,
     is_table,
     lineage,
@@ -75,7 +76,7 @@ class Tables:
         """The table whose place another one takes: the last one that the group has. One between them may have
         come and gone before the group was told of it."""
         there = [uid for uid in self._kept if spec.option("of") and lineage(uid) == lineage(spec.uid)]
-        return self._kept[max(there, key=_generation)] if there else None
+        return self._kept[max(there, key=generation)] if there else None
 
     def _copied(self) -> Iterator[CopyRows]:
         for uid, one in self._kept.items():
@@ -127,10 +128,6 @@ class Tables:
     def _went(self, uid: str) -> None:
         self._due_ms.pop(uid, None)
         self._look()
-
-
-def _generation(uid: str) -> int:
-    return int(uid.rpartition(".")[2])
 
 
 def _table(one: SaveTable | CopyRows) -> str:
