@@ -103,5 +103,6 @@ class MicroPromotion(Rounds):
 
     def deliver(self, app: bytes, message: Any) -> list[dict[str, Any]]:
         """Other jobs, and people, may ask for the batches after a number."""
-        since = message.get("since", 0) if isinstance(message, dict) else 0
+        asked = message.get("since") if isinstance(message, dict) else None
+        since = asked if isinstance(asked, int) else 0
         return [batch for batch in self.state["batches"] if batch["batch"] > since]

@@ -202,7 +202,8 @@ class ProductBundling(Rounds):
                 bundle = next((bundle for bundle in look["bundles"] if message in bundle), [message])
                 return {"look": look["look"], "bundle": bundle}
             return {"look": 0, "bundle": [message]}
-        since = message.get("since", 0) if isinstance(message, dict) else 0
+        asked = message.get("since") if isinstance(message, dict) else None
+        since = asked if isinstance(asked, int) else 0
         return [look for look in self.looks() if look["look"] > since]
 
 

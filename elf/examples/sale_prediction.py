@@ -94,7 +94,8 @@ class SalePrediction(Job):
 
     def deliver(self, app: bytes, message: Any) -> list[dict[str, Any]]:
         """The predictions after a batch."""
-        since = message.get("since", 0) if isinstance(message, dict) else 0
+        asked = message.get("since") if isinstance(message, dict) else None
+        since = asked if isinstance(asked, int) else 0
         return [one for one in self.state["predictions"] if one["batches"][-1] > since]
 
 

@@ -131,6 +131,7 @@ def test_micro_promotion_counts_each_click_once_and_tells_the_best(
     assert sorted(capsys.readouterr().out.splitlines()) == sorted(
         f"discount on {product}" for product in ("Tetris", "Myst", "Doom") for _ in PARENTS
     )
+    assert tree.jobs["master"].deliver(b"", {"since": "x"}) == [batch]  # whatever is asked
     tree.timer()
     assert tree.jobs["master"].state["batches"][-1]["gave"] == {"Tetris": 5, "Myst": 5, "Doom": 5}
 
@@ -202,7 +203,8 @@ def test_product_bundling_finds_the_components_of_the_window(seed: int, users_ma
     tree.now = NOW - timedelta(seconds=1)
     tree.timer()
     assert master.looks()[-1]["bundles"] == bundles_of(old + new)
-    assert master.deliver(b"", [1]) == master.deliver(b"", None) == master.looks()  # whatever is asked
+    asked = ({"since": "x"}, {"since": None}, [1], None)  # whatever is asked
+    assert all(master.deliver(b"", one) == master.looks() for one in asked)
     assert all(tuple(span) == (0, 105, 12) for span in master.looks()[-1]["covers"].values())
     edges_of(tree, rng, NOW + timedelta(seconds=15), 200)
     assert sum(job.flush("edges").num_rows for job in tree.jobs.values()) <= 60  # old edges are forgotten
@@ -314,6 +316,7 @@ def test_sale_prediction_asks_the_two_other_masters_and_draws_a_line(
         made.handle(calls.Timer(), Place("a", 0, True), b"", [])
     job: Any = made.job
     (prediction,) = job.state["predictions"]
+    assert job.deliver(b"", {"since": "x"}) == [prediction]  # whatever is asked
     assert asked == ["micro_promotion", "product_bundling", "micro_promotion"]
     assert prediction["history"] == [11, 24, 39, 56]
     assert prediction["forecast"] == pytest.approx(line_through([11, 24, 39, 56]))
@@ -340,6 +343,7 @@ def test_the_spam_campaign_lists_who_posts_most_and_its_settings_are_another_fun
         tree.rows(name, groups)
     tree.timer()
     (batch,) = tree.jobs["master"].state["batches"]
+    assert tree.jobs["master"].deliver(b"", {"since": [1]}) == [batch]  # whatever is asked
     assert batch["top"] == [["Kent", 10], ["Ohio", 10]]
     assert batch["covers"]["b"] == [1, 14, 13]
     assert "GROUP BY user.location" in next(iter(tree.runners["a"]._subscriptions.values())).query
