@@ -9,6 +9,7 @@ windows cannot go on from is made anew, as after a death.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from agents.committing.kept import Version, alike
 from agents.committing.windowcommits import remade
@@ -19,7 +20,11 @@ from elf.errors import ElfError
 from elf.job.commits import WindowCommit, panes_used
 from elf.job.contributions import from_bytes
 from elf.job.effects import CommitWindows, Coverage
-from elf.job.spec import VersionRecord
+from elf.job.spec import JobSpec, VersionRecord
+
+AGAIN_MAX: Final = 32
+"""So many commits are made once more at most. Where more have come since, the last one alone is made, of its
+panes: what was made here may be of hours ago."""
 
 
 def warm(version: Version, uid: str, number: int, store: Store) -> int | None:
@@ -43,8 +48,8 @@ def warm(version: Version, uid: str, number: int, store: Store) -> int | None:
 def _remake(version: Version, record: VersionRecord, last_us: int, store: Store) -> None:
     """With what the next windows are made with (``Making.task``), those that it has not made yet."""
     spec = record.spec
-    rows = [row for row in _commits(store, spec.uid, last_us - 1, last_us) if row.version == spec.version]
-    if not rows:
+    rows = _last_commits(store, spec)
+    if not rows or rows[-1].last_end != last_us:
         return
     joint = len(spec.flows) == 1 and spec.plan.final is None
     if not joint and version.common is not None and alike(_work(record, rows[-1])) is not None:
@@ -52,22 +57,20 @@ def _remake(version: Version, record: VersionRecord, last_us: int, store: Store)
         if version.users > 1:
             return  # equal jobs are here, and make them
     with version.alone() as (finisher, kept):
-        since: Sequence[WindowCommit] = rows
-        if kept.next_us is not None and kept.next_us < last_us:
-            since = _commits(store, spec.uid, kept.next_us, last_us)
-        ends = [kept.next_us, *(row.last_end for row in since)]
-        if ends[0] == last_us:
+        if kept.next_us == last_us:
             return
+        since = [row for row in rows if kept.next_us is not None and row.last_end > kept.next_us]
+        ends = [kept.next_us, *(row.last_end for row in since)]
         follows = all(row.first_start == end for row, end in zip(since, ends, strict=False))
-        for row in since if follows else rows[-1:]:
+        for row in since if since and follows else rows[-1:]:
             finisher.begin()
             remade(_work(record, row), store, finisher, kept)
 
 
-def _commits(store: Store, uid: str, from_us: int, last_us: int) -> Sequence[WindowCommit]:
-    """Those of windows that end after ``from_us``, by their ends; no revisions."""
-    rows = (row for row in store.windows(uid, from_us, last_us) if row.last_end > from_us)
-    return sorted((row for row in rows if not row.revision), key=lambda row: row.last_end)
+def _last_commits(store: Store, spec: JobSpec) -> Sequence[WindowCommit]:
+    """The last ones of a version's windows, by their ends; no revisions."""
+    rows = store.last_windows(spec.uid, AGAIN_MAX)
+    return [row for row in rows if row.version == spec.version and not row.revision]
 
 
 def _work(record: VersionRecord, row: WindowCommit) -> CommitWindows:

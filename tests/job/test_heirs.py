@@ -3,10 +3,14 @@ one of the leader before, and no window is made twice or half."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+from agents.committing import warming
 from agents.committing.kept import Kept
 from agents.committing.sides import Sides
+from agents.committing.windowcommits import remade
 from agents.node.heirs import READY_MS, Heirs
 from elf.job.effects import CommitWindows
 from elf.job.messages.groups import GetReady, Ready
@@ -89,6 +93,39 @@ def test_who_does_not_answer_leads_all_the_same(monkeypatch: pytest.MonkeyPatch)
     assert asked[-1] - asked[0] < READY_MS
     world.run(max(0, until - world.now) + 6_000)
     exact(world, spec, until, 10)
+
+
+def test_what_was_made_long_ago_is_no_reason_to_make_all_since(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a hand-over that was given up, or of a time when this agent led the job."""
+    world = World(704, 3)
+    world.group_members = 3
+    spec, _ = begun(world, 20_000, query=SLIDING)
+    staffed(world, spec, 3)
+    world.run(5_000)
+    first = leader(world, spec)
+    other = next(agent for agent in members(world, spec) if agent is not first)
+    assert other.making is not None
+    version, made = other.making.versions.own(spec), list[int]()
+
+    def counted(effect: CommitWindows, *rest: Any) -> None:
+        made.append(effect.last_us)
+        remade(effect, *rest)
+
+    def warmed() -> list[int]:
+        made.clear()
+        last_us = warming.warm(version, spec.uid, spec.version, other.store)
+        assert not made or made[-1] == last_us
+        return made
+
+    monkeypatch.setattr(warming, "remade", counted)
+    assert len(warmed()) == 1
+    assert not warmed()
+    world.run(3_000)
+    assert len(warmed()) == 3, "each goes on from the one before"
+    monkeypatch.setattr(warming, "AGAIN_MAX", 3)
+    world.run(6_000)
+    assert len(warmed()) == 1
+    assert not warmed()
 
 
 def test_only_the_leader_is_believed_and_only_its_heir() -> None:
