@@ -69,6 +69,8 @@ class Lending:
         """``installed``: the streams of the flows that are computed here; ``programs``: what jobs in Python
         have taken, in µs."""
         found = list[Work]()
+        # Who goes forgets it, and is told anew when it comes again.
+        self._bounds = {uid: most for uid, most in self._bounds.items() if uid in installed}
         if self.keeper.due(now_ms):
             uses = [*self._flows(installed), *self._programs(programs)] if self.keeper.bounds else []
             weights = self.keeper.look(uses, now_ms)
