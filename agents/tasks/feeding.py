@@ -163,6 +163,7 @@ class Feeding:
         self._tell = tell
         self._memory_max_bytes = memory_max_bytes
         self._allowances = {name: one for name, one in allowances.items() if one.bounds}
+        self._pausing = threading.Lock()
         self._share_told_ms: int | None = None
         self._running = running
         self._housekeeping = housekeeping
@@ -602,11 +603,17 @@ class Feeding:
         """Hold the inputs back while the process has taken more than it may. What a chunk costs is known when
         it is taken."""
         await asyncio.wrap_future(fed)
-        pause_s, name = max((one.pause_s(), name) for name, one in self._allowances.items())
+        pause_s, name = await asyncio.get_running_loop().run_in_executor(stream.reader, self._pause)
         if pause_s:
             self._held_back(stream, pause_s, name)
             await asyncio.sleep(pause_s)
             self._has_waited(stream)
+
+    def _pause(self) -> tuple[float, str]:
+        """How long to read nothing, and for which setting. On a reader's thread: folders are looked through
+        for it, and what was sent today is written down."""
+        with self._pausing:
+            return max((one.pause_s(), name) for name, one in self._allowances.items())
 
     def _held_back(self, stream: _Stream, pause_s: float, name: str) -> None:
         """Tell how far a pause will have put the inputs behind."""

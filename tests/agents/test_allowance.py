@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from functools import partial
 from pathlib import Path
 
@@ -140,6 +141,29 @@ async def test_reading_goes_on_where_other_work_takes_the_share(tmp_path: Path) 
         for n in range(1, 4):
             log.open("a").write(lines(n, 1))
             await eventually(partial(_has, agent, n), lambda: f"{agent.rows()} rows", 20)
+
+
+class Where(Allowance):
+    """Remembers on which threads it was asked."""
+
+    def __init__(self) -> None:
+        super().__init__(1.0)
+        self.threads = set[int]()
+
+    def pause_s(self) -> float:
+        self.threads.add(threading.get_ident())
+        return 0.0
+
+
+async def test_what_an_agent_holds_is_looked_at_beside_its_loop(tmp_path: Path) -> None:
+    log = tmp_path / "a.log"
+    log.write_text(lines(0, 1))
+    async with guest(log, cpu_share=(share := Where())) as agent:
+        agent.feeding.perform(STREAM, Install(the_flow()))
+        await agent.begun()
+        log.open("a").write(lines(1, 1))
+        await eventually(lambda: bool(share.threads), "it is asked", 20)
+    assert threading.get_ident() not in share.threads
 
 
 def _has(agent: Guest, rows: int) -> bool:
