@@ -40,6 +40,7 @@ from elf.job.tables import (
     is_shard,
     is_table,
     shard_uid,
+    shards_of,
 )
 from elf.wire.base import Answer, Request
 
@@ -49,6 +50,9 @@ ASKED_MS: Final = 5_000
 """What has not come by then is asked for, or proposed, again."""
 IDS: Final = 1 << 41
 """The first question; those of clients, and of jobs in Python, have lower numbers."""
+ASKED_AT: Final = 1 << 10
+"""Numbers of questions for each millisecond: an agent that starts again begins behind those of its life
+before, whose answers may still come."""
 FIRST: Final = (0, b"")
 """Where a shard is that has no rows yet of the table whose place its own takes."""
 
@@ -126,8 +130,8 @@ class Shards:
 
     def _heir(self, one: _Shard) -> OutputSpec | None:
         """The table that takes the place of a shard's, which the log has dropped."""
-        app = one.of.rpartition(".")[0]
-        there = self._log.outputs(job_of(one.group))
+        app, count = one.of.rpartition(".")[0], 0 if one.kept is None else one.kept.shards
+        there = (spec for spec in self._log.outputs(job_of(one.group)) if shards_of(spec) == count)
         return next((spec for spec in there if spec.app.hex() == app and spec.option("of")), None)
 
     # -- what they lack --------------------------------------------------------------------------------------
@@ -137,6 +141,7 @@ class Shards:
 
     def advance(self, now_ms: int) -> list[Effect]:
         """What is due."""
+        self._ids = max(self._ids, IDS + ASKED_AT * now_ms)
         return [
             effect for one in self._all() if one.due_ms <= now_ms for effect in self._advance(one, now_ms)
         ]
@@ -159,8 +164,13 @@ class Shards:
             yield from self._ask(one, self._look(one, heir), self._log.homes(heir.uid)[one.left])
         elif not one.whole and one.part is None:
             homes = self._log.homes(one.of) or (self._log.homes(heir.uid) if heir is not None else ())
-            home = homes[one.at[0]]
-            yield from self._ask(one, self._copy(one, one.kept, home), home)
+            if homes:
+                home = homes[one.at[0]]
+                yield from self._ask(one, self._copy(one, one.kept, home), home)
+            else:
+                one.due_ms = now_ms + PAUSE_MS  # the log has not come to it yet
+        elif one.part is not None and (one.at == FIRST or one.number >= one.part.number):
+            yield from self._joined(one, now_ms)
         else:
             yield from self._ask(one, self._question(one, one.kept), job_of(one.group))
 
@@ -224,11 +234,12 @@ class Shards:
             one.left += not answer.error
             one.due_ms = now_ms
         elif isinstance(asked, CopyShard) and not answer.error:
-            one.part = msgspec.msgpack.decode(answer.body, type=ShardPart)
-            return self._joined(one, now_ms)
-        elif not answer.error:
+            if one.kept is not None and _wants(asked) == (shard_uid(one.kept.of, one.at[0]), one.at[1]):
+                one.part = msgspec.msgpack.decode(answer.body, type=ShardPart)
+                return self._joined(one, now_ms)
+        elif isinstance(asked, ReadShard) and not answer.error:
             said = msgspec.msgpack.decode(answer.body, type=ShardWindows)
-            if said.upto > one.number:
+            if said.upto > one.number == asked.after:
                 one.due_ms = now_ms + ASKED_MS
                 rows = ShardRows(one.group, one.uid, one.number, said.upto, said.windows, said.lost)
                 return [SaveShard(rows)]
@@ -273,3 +284,8 @@ class Shards:
         else:
             one.kept, one.due_ms = done.kept, now_ms
             one.whole = not done.kept.of
+
+
+def _wants(asked: CopyShard) -> tuple[str, bytes]:
+    """The shard from which rows are asked for, and the group behind which they are."""
+    return asked.table, asked.after
