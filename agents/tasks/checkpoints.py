@@ -40,13 +40,16 @@ class StoredCheckpoint:
 
 
 class Checkpoints:
-    """Those of one stream. ``last``: the one that a start goes on from, if there is one."""
+    """Those of one stream."""
 
     def __init__(self, store: Store, stream: str) -> None:
-        self.last = load_checkpoint(store, stream)
         self._store = store
         self._stream = stream
         self._joined = frozenset(store.joined(stream))
+
+    def last(self) -> StoredCheckpoint | None:
+        """The one that a start goes on from, if there is one. It has all open panes, and is not kept here."""
+        return load_checkpoint(self._store, self._stream)
 
     def save(self, checkpoint: StoredCheckpoint, outcome: Outcome) -> None:
         """Make a checkpoint, and what was sealed with it, durable. The contents of joined tables are most of

@@ -183,7 +183,7 @@ class StreamTask:
         self._reading = reading
         self.shared = tuple(shared)
         self._checkpoints = Checkpoints(store, facts.stream)
-        stored = self._checkpoints.last
+        stored = self._checkpoints.last()
         self.positions: tuple[Position, ...] = stored.positions if stored else ()
         """Of the input, after what was read; at first, where the last checkpoint stands."""
         self._engine = engine or StreamEngine(facts.format, facts.timestamp)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from pathlib import Path
 
 import pyarrow as pa
@@ -10,6 +11,7 @@ from agents.disk.store import Store
 from agents.formats import get_format
 from agents.inputs.ranges import split_inputs
 from agents.inputs.whole import Whole
+from agents.tasks.checkpoints import StoredCheckpoint
 from agents.tasks.streamtask import StreamTask, TaskStatus
 from elf.batch import decode, encode
 from elf.fields import replace
@@ -58,6 +60,9 @@ def test_a_cut_has_the_digest_and_the_store_the_table(tmp_path: Path) -> None:
     assert len(store.load_checkpoint("x") or b"") < len(table.data) / 2
 
     second = task(store)
+    gc.collect()
+    kept = [one for one in gc.get_objects() if isinstance(one, StoredCheckpoint) and one.worker.flows]
+    assert joined.uid not in {one.worker.flows[0].flow.uid for one in kept}, "it has all open panes"
     assert second.worker.checkpoint().flows[0].flow.fragment.tables[0].data == table.data
     source = Whole(split_inputs((str(log),), 1)[0])
     while (chunk := source.read(1 << 16, 0)) is not None:
