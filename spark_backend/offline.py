@@ -399,13 +399,16 @@ def _files(
     return wanted
 
 
-def files_of(one: Archived, span: tuple[int, int] | None, fragment: Fragment) -> list[File]:
+def files_of(
+    one: Archived, span: tuple[int, int] | None, fragment: Fragment, damaged: Damaged | None = None
+) -> list[File]:
     """The files with rows that a fragment can need, by what is known of them without reading them.
 
     Args:
         one (Archived): where they are.
         span (tuple[int, int] | None): event times in µs; None: all.
         fragment (Fragment): what is asked of them.
+        damaged (Damaged | None): as ``run`` takes it.
 
     Returns:
         list[File]: in the order of their paths.
@@ -417,7 +420,7 @@ def files_of(one: Archived, span: tuple[int, int] | None, fragment: Fragment) ->
         >>> len(files_of(Archived(archive, "clicks", "json", "ts"), None, plan.fragment))
         1
     """
-    return _files(Target(one.path), one.stream, span, None, fragment)
+    return _files(Target(one.path), one.stream, span, damaged, fragment)
 
 
 def _sorted_by(files: Sequence[File], fragment: Fragment) -> dict[str, ColumnType]:

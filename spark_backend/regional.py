@@ -13,6 +13,7 @@ whichever way they come.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
@@ -33,6 +34,8 @@ from spark_backend.queue.work import finished, is_divisible
 
 FORM: Final = "elf partial states 1"
 SOURCES_TOLD: Final = 3
+TABLE_BYTES_MAX: Final = 1 << 40
+"""Whoever merges has asked for it; a table of another agent's may be as large as ``elf.batch`` says."""
 
 
 class States(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,7 +69,7 @@ class States(msgspec.Struct, frozen=True, kw_only=True):
             >>> states.table.column_names
             ['_pane', 'k0', 's0_count']
         """
-        return decode(self.data)
+        return decode(self.data, TABLE_BYTES_MAX)
 
 
 def read(data: bytes, name: str) -> States:
@@ -81,6 +84,7 @@ def read(data: bytes, name: str) -> States:
     """
     try:
         found = msgspec.msgpack.decode(data, type=States)
+        found.table.validate()
     except (msgspec.MsgspecError, ElfError) as error:
         raise UserError(f"{name} has no partial states of elf offline reduce: {error}") from None
     if found.form != FORM:
@@ -128,11 +132,14 @@ def reduced(
     tables_made, sources, size = [], list[str](), 0
     for one in asked.archived:
         fragment = fragments.get(one.stream, plan.fragment)
-        files = offline.files_of(one, reach, fragment)
+        files = offline.files_of(one, reach, fragment, damaged)
         sources += [f"{one.stream}/{file.path}" for file in files]
         size += sum(file.bytes for file in files)
         if files:
-            tables_made.append(partials(spark, fragment, [one], reach, damaged, files=files))
+            tables_made.append(partials(spark, fragment, [one], reach, files=files))
+    if twice := [source for source, count in Counter(sources).items() if count > 1]:
+        told = ", ".join(twice[:SOURCES_TOLD])
+        raise UserError(f"two of these archives have {told}: they would count twice")
     if not tables_made:
         raise UserError("no file of these archives has rows of the query in this range")
     table = _merged(plan, tables_made)

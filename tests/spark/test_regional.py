@@ -10,6 +10,7 @@ import msgspec
 import pytest
 from pyspark.sql import SparkSession
 
+from elf import batch
 from elf.cli.main import main
 from elf.errors import UserError
 from spark_backend import offline, regional, session
@@ -123,3 +124,48 @@ def test_what_must_not_be_merged_is_not(
     joined = "SELECT a.product, COUNT(*) AS n FROM clicks GROUP BY product TREES 2 WINDOWING 10 SECONDS"
     with pytest.raises(UserError):
         regional.reduced(spark, question(joined, [archives["eu"]]), joined, None)
+
+
+@pytest.mark.parametrize("harm", ["cut off", "a byte"])
+def test_a_damaged_file_ends_it_or_is_left_out_by_name(
+    harm: str,
+    spark: SparkSession,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(session, "opened", lambda *_, **__: nullcontext(spark))
+    for number, agent in enumerate(("a", "b")):
+        store_clicks(tmp_path / "t", clicks(200, number), agent=agent)
+    (bad,) = (tmp_path / "t").glob("**/date=2026*/**/agent=b/*.parquet")
+    data = bytearray(bad.read_bytes())
+    data[60] ^= 4
+    bad.write_bytes(bytes(data) if harm == "a byte" else bytes(data[:-30]))
+    out = tmp_path / "eu.states"
+    args = ["offline", "reduce", "--archive", str(tmp_path / "t"), "-q", SQL, "--out", str(out)]
+    assert run(args) == 1
+    assert f"{bad} is damaged" in capsys.readouterr().err
+    assert run([*args, "--skip-damaged"]) == 0
+    assert f"{bad} is damaged and left out" in capsys.readouterr().err
+    states = regional.read(out.read_bytes(), "eu.states")
+    assert states.sources
+    assert not [one for one in states.sources if str(bad).endswith(one.removeprefix("clicks"))]
+
+
+def test_an_archive_that_is_named_twice_counts_once_or_not_at_all(
+    spark: SparkSession, archives: dict[str, str]
+) -> None:
+    asked = question(SQL, [archives["eu"], archives["eu"]])
+    with pytest.raises(UserError, match="count twice"):
+        regional.reduced(spark, asked, SQL, None)
+
+
+def test_a_table_that_is_cut_off_is_refused_and_a_large_one_is_not(
+    states: dict[str, States], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(batch, "BYTES_MAX", 100)
+    for data in (states["eu"].data[:-30], b""):
+        harmed = msgspec.msgpack.encode(msgspec.structs.replace(states["eu"], data=data))
+        with pytest.raises(UserError, match=r"eu\.states has no partial states"):
+            regional.read(harmed, "eu.states")
+    assert regional.read(msgspec.msgpack.encode(states["eu"]), "eu.states").table.num_rows
