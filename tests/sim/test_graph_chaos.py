@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import pairwise
 from random import Random
+from typing import Any
 
 import networkx as nx
 import numpy as np
@@ -11,8 +15,9 @@ import pyarrow as pa
 import pytest
 
 from elf.job import JobError
-from elf.job.graphs import worker
+from elf.job.graphs import barrier, worker
 from elf.job.graphs.part import part_of, pieces_of
+from elf.job.program.calls import VALUE_BYTES_MAX
 from lab.graphs import chaos
 from lab.graphs.chaos import KINDS, Fleet, Hang, Ranks, Ways, alone, calm, graph, story
 from tests.chaos import plants
@@ -151,6 +156,147 @@ def test_a_graph_that_is_too_large_says_so_and_others_follow(monkeypatch: pytest
         with pytest.raises(chaos.Stuck, match="at most 1000: spread the graph over more agents"):
             calm(fleet)
     assert calm(fleet)["parts"] == 1
+
+
+@contextmanager
+def sends() -> Iterator[list[int]]:
+    """How many bytes messages have."""
+    sizes = list[int]()
+    send = chaos._Host.send_to
+
+    def measured(host: chaos._Host, node: str, message: object, tree: int) -> None:
+        send(host, node, message, tree)
+        sizes.append(len(next(reversed(host._seat.waiting.values()))[1]))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(chaos._Host, "send_to", measured)
+        yield sizes
+
+
+def texts(rng: Random, count: int, digits: int) -> list[str]:
+    return [f"{rng.getrandbits(4 * digits):0{digits}x}" for _ in range(count)]
+
+
+def test_pieces_of_a_graph_with_long_names_go_in_several_messages() -> None:
+    names = texts(Random(1), 24_000, 200)
+    way = list(pairwise(names))
+    fleet = begun(Ways, 2, 1, {"a": way, "b": []})  # the master is at a, so b has the part
+    with sends() as sent:
+        assert calm(fleet)["count"] == 24_000
+    assert 1 << 20 < max(sent) < VALUE_BYTES_MAX
+
+
+def test_more_pieces_than_a_state_has_room_for_are_refused_and_told() -> None:
+    """Their state would be too large to be kept, which ends a job for good."""
+    rng = Random(1)
+    edges = list(zip(texts(rng, 60_000, 11), texts(rng, 60_000, 11), strict=True))
+    fleet = begun(Ranks, 6, 1, {f"a{agent}": [*edges] for agent in range(6)})
+    with pytest.raises(chaos.Stuck, match="bytes of the graph; at most 12582912: spread it over more"):
+        calm(fleet)
+    for some in fleet.edges.values():
+        del some[100:]
+    assert calm(fleet)["edges"] == 100
+
+
+def test_answers_that_are_too_large_for_the_master_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    fleet = begun(Hang, 3, 3)
+    with monkeypatch.context() as patch:
+        patch.setattr(barrier, "ANSWERS_BYTES_MAX", 100)
+        with pytest.raises(chaos.Stuck, match="the parts answer with more than 100 bytes"):
+            calm(fleet)
+    assert calm(fleet)["parts"] == 3
+
+
+def test_an_answer_that_cannot_be_sent_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    fleet = begun(Hang, 3, 2)
+    send = chaos._Host.send_to
+
+    def bounded(host: chaos._Host, node: str, message: Any, tree: int) -> None:
+        if message["graph"] == "answer":
+            raise JobError("a message of 5000000 bytes")
+        send(host, node, message, tree)
+
+    monkeypatch.setattr(chaos._Host, "send_to", bounded)
+    with pytest.raises(chaos.Stuck, match="a message of 5000000 bytes"):
+        calm(fleet)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_change_that_two_agents_refuse_is_given_up_once(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    way = {f"a{n}": [(f"v{v}", f"v{v + 1}") for v in range(n, 40, 4)] for n in range(4)}
+    fleet = begun(Ways, 4, 4, way)
+    fleet.rng = Random(seed)
+    fleet.ask({"begin": True})
+    while fleet.state["number"] < 1:
+        fleet.step({})
+    assert fleet.ask({"scale": -2})
+    with monkeypatch.context() as patch:
+        patch.setattr(worker, "PART_BYTES_MAX", 100)
+        while fleet.state["phase"] != "idle":
+            fleet.step({})
+    assert fleet.state["error"] == ""
+    (result,) = fleet.results
+    assert result["parts"] == 4
+    assert result["rows"].equals(alone(Ways, way, 1))
+
+
+def test_what_comes_of_a_layout_after_it_was_given_up_is_dropped() -> None:
+    one = worker.Worker("a", begun(Ranks, 1, 1).seats["a0"].job, lambda: pa.table({}))
+    of = {"a": [0, 4096]}
+    one.recv({"graph": "given up", "run": 1, "layout": 2})
+    one.recv({"graph": "plan", "run": 1, "layout": 2, "of": of, "before": {"b": [0, 4096]}})
+    assert one._making[2] == worker.Making({})
+    one.layout = 3
+    one.recv({"graph": "plan", "run": 1, "layout": 1, "of": of, "before": {"b": [0, 4096]}})
+    assert 1 not in one._making
+
+
+def test_values_are_of_one_type_whatever_a_class_makes() -> None:
+    class Whole(Ranks):
+        def first(self, vertices: Any, count: int) -> Any:
+            return np.ones(len(vertices.ids), dtype=np.int64)
+
+        def tell(self, values: Any, vertices: Any) -> Any:
+            return values
+
+        def update(self, values: Any, heard: Any, vertices: Any, count: int, total: float) -> Any:
+            return heard.astype(np.int32)
+
+        def goes_on(self, number: int, total: float) -> bool:
+            return number < 2
+
+    edges = {"a0": [("a", "b"), ("b", "c")], "a1": [("c", "d"), ("a", "c"), ("d", "a")]}
+    rows = calm(begun(Whole, 2, 2, edges))["rows"].to_pylist()
+    assert {row["vertex"]: row["value"] for row in rows} == {"a": 1.0, "b": 1.0, "c": 2.0, "d": 2.0}
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "why"),
+    [
+        ("parts", True, "parts = True: agents with a part"),
+        ("rows", -1, "rows = -1: that are kept"),
+        ("rows", "many", "rows = 'many': that are kept"),
+        ("pause", -1, "pause = -1, patience = 15.0: seconds"),
+        ("patience", 0, "patience = 0: seconds, patience above 0"),
+        ("every", None, "every = None: seconds between two looks"),
+        ("iterations", "x", "iterations = 'x': how many"),
+    ],
+)
+def test_settings_that_cannot_be_are_refused(name: str, value: object, why: str) -> None:
+    kind = type("Set", (Ranks,), {name: value})
+    with pytest.raises(JobError, match=why):
+        Fleet(Random(1), kind, {"a": []}, 1) if name != "parts" else kind("graph", "me", None)
+
+
+def test_weights_that_are_no_numbers_are_told() -> None:
+    class Weighed(Ranks):
+        weight = "n"
+
+        def own_edges(self) -> pa.Table:
+            return super().own_edges().set_column(2, "n", pa.array(["many"] * 2))
+
+    with pytest.raises(chaos.Stuck, match="edges cannot be taken: Failed to parse string: 'many'"):
+        calm(begun(Weighed, 1, 1, {"a": [("a", "b"), ("b", "c")]}))
 
 
 def test_who_says_nothing_is_not_waited_for_and_is_named() -> None:

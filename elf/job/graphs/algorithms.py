@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from elf.job.graphs.job import GraphJob
 from elf.job.graphs.part import Values
 from elf.job.graphs.worker import Vertices
+from elf.job.program.host import Host, JobError
 
 DAMPING: Final = 0.85
 MEMBERS: Final = 20
@@ -39,6 +40,18 @@ class PageRank(GraphJob):
     """
 
     iterations = 20
+
+    def __init__(self, name: str, creator: str, host: Host) -> None:
+        """Made by the agent, as ``GraphJob``.
+
+        Args:
+            name (str): the job's name.
+            creator (str): the user who submitted it.
+            host (Host): what runs the job.
+        """
+        super().__init__(name, creator, host)
+        if type(self.iterations) is not int or self.iterations < 1:
+            raise JobError(f"iterations = {self.iterations!r}: how many, 1 or more")
 
     def first(self, vertices: Vertices, count: int) -> Values:
         """All vertices alike.

@@ -29,6 +29,8 @@ from elf.job.program.host import JobError
 from elf.planning.stretches import equal, greedy, leavers, moved
 
 PARTS_MAX: Final = 32
+ANSWERS_BYTES_MAX: Final = 7 << 20
+"""Of the rows that parts answer: with those of the last result they are in the master's state."""
 TIMES_KEPT: Final = 100
 """Iterations of which it is told how long they took."""
 
@@ -91,6 +93,12 @@ class Barrier:
         if who not in state["of"]:
             return []
         state["got"][who] = what
+        if state["phase"] == "ending":
+            size = sum(rows.nbytes for rows in state["got"].values())
+            if size > ANSWERS_BYTES_MAX:
+                why = f"the parts answer with more than {ANSWERS_BYTES_MAX} bytes"
+                state.update(phase="idle", ended=now, got={}, error=why)
+                return []
         if state["got"].keys() < state["of"].keys():
             return []
         got, state["got"] = state["got"], {}
@@ -223,6 +231,8 @@ class Barrier:
         state = self.state
         if state["plan"] and word["layout"] == state["plan"]["layout"] and not state["hold"]:
             return self._give_up(word["why"])
+        if word["layout"] > state["layout"] and not state["hold"]:
+            return []  # it was given up already: another one has refused it too
         state.update(phase="idle", ended=now, plan=None, error=word["why"])
         return []
 

@@ -98,8 +98,14 @@ class GraphJob(Job, ABC):
         super().__init__(name, creator, host)
         if self.trees != 1:
             raise JobError(f"trees = {self.trees!r}: the master of a graph is that of one tree; set parts=")
-        if not isinstance(self.parts, int) or not 1 <= self.parts <= PARTS_MAX:
+        if type(self.parts) is not int or not 1 <= self.parts <= PARTS_MAX:
             raise JobError(f"parts = {self.parts!r}: agents with a part of the graph, 1 to {PARTS_MAX}")
+        if type(self.rows) is not int or self.rows < 0:
+            raise JobError(f"rows = {self.rows!r}: that are kept of a result, 0 or more")
+        if not _is_secs(self.pause) or not _is_secs(self.patience) or not self.patience:
+            raise JobError(f"pause = {self.pause!r}, patience = {self.patience!r}: seconds, patience above 0")
+        if not self.every:
+            raise JobError(f"every = {self.every!r}: seconds between two looks of the master, not none")
         self._kept: Any = None
         self._hello = False
         self._worker: Worker | None = None
@@ -391,7 +397,10 @@ class GraphJob(Job, ABC):
         to = paos["to"]
         if not self.is_root:
             gone = [("", {"graph": "gone", "agent": to})]
-            self._send(self._agent().recv(paos) if to == self.me else gone)
+            try:
+                self._send(self._agent().recv(paos) if to == self.me else gone)
+            except JobError as error:  # a message is too large
+                self._send(self._agent().refused(paos, error))
         elif not to:
             self._send(self._master().recv(paos, self.now))
         elif paos.get("via"):
@@ -436,10 +445,17 @@ class GraphJob(Job, ABC):
                 return f"run {run} begins, over {many} agent{'s' * (many > 1)}"
             case {"top": int(count)}:
                 found = master.state["result"]
-                return [] if found is None else found["rows"].slice(0, max(count, 0)).to_pylist()
-            case {"scale": int(by)}:
+                if found is None:
+                    return []
+                rows = found["rows"]
+                return rows.slice(0, min(max(count, 0), len(rows))).to_pylist()
+            case {"scale": int(by)} if not app:  # ALTER JOB: a person's query is no such message
                 return {"scaled": master.scale(by)}
         raise JobError(f'{self.name} is asked null, {{"top": 10}} or {{"begin": true}}, not {message!r}')
+
+
+def _is_secs(value: object) -> bool:
+    return isinstance(value, int | float) and 0 <= value < float("inf")
 
 
 def told(state: Word) -> Word:

@@ -20,6 +20,7 @@ from typing import Any, ClassVar, Final, Protocol
 import numpy as np
 import pyarrow as pa
 
+from elf.batch import encode
 from elf.job.graphs.part import (
     Part,
     Pieces,
@@ -45,8 +46,11 @@ SENT_BYTES_MAX: Final = 7 << 20
 """What an agent may have to send at once: more would be dropped (``elf.job.program.keeping``)."""
 PART_BYTES_MAX: Final = 6 << 20
 """Of a part; while it changes there are two, and a state has 16 MiB."""
+HAD_BYTES_MAX: Final = 12 << 20
+"""Of all that an agent has of a graph: the rest of its state are the groups of its own rows."""
 MESSAGE_ROWS: Final = 100_000
-"""Of a table in one message."""
+MESSAGE_BYTES: Final = 2 << 20
+"""Of pieces in one message, on the mean."""
 
 
 class Vertices(Protocol):
@@ -89,6 +93,8 @@ class Making:
     of: Layout | None = None
     froms: list[str] = field(default_factory=list)
     pieces: dict[str, list[Pieces]] = field(default_factory=dict)
+    pieces_bytes: int = 0
+    """That these have in the agent's state."""
     chunks: dict[str, int] = field(default_factory=dict)
     part: Part | None = None
     wants: dict[str, tuple[bytes, bytes]] = field(default_factory=dict)
@@ -99,6 +105,13 @@ class Making:
 
     def has_all(self, who: str) -> bool:
         return len(self.pieces.get(who, ())) == self.chunks.get(who)
+
+    @property
+    def bytes(self) -> int:
+        """About what it has in the agent's state."""
+        wants = sum(len(ids) + len(weights) for ids, weights in self.wants.values())
+        lists = sum(places.nbytes for places in (self.lists or {}).values())
+        return self.pieces_bytes + len(_image(self.part)) + wants + lists + sum(map(len, self.own.values()))
 
 
 class Worker:
@@ -147,8 +160,12 @@ class Worker:
         self._go, self._handed = kept["go"], kept["handed"]
         self._told = {(number, who): value for number, who, value in kept["told"]}
 
+    @property
+    def _type(self) -> type[np.int64 | np.float64]:
+        return np.int64 if self._algorithm.integers else np.float64
+
     def _values(self, data: bytes) -> Values:
-        return np.frombuffer(data, dtype=np.int64 if self._algorithm.integers else np.float64)
+        return np.frombuffer(data, dtype=self._type)
 
     # -- what comes ------------------------------------------------------------------------------------------
 
@@ -164,10 +181,28 @@ class Worker:
             size = sum(_size(message) for _, message in sends)
             if size > SENT_BYTES_MAX:
                 raise TooLarge(f"agent {self.me} would have {size} bytes to send; at most {SENT_BYTES_MAX}")
+            if (had := self._bytes()) > HAD_BYTES_MAX:
+                raise TooLarge(
+                    f"agent {self.me} would have {had} bytes of the graph; at most {HAD_BYTES_MAX}: "
+                    "spread it over more agents"
+                )
         except JobError as error:
-            refused: Word = {"graph": "refused", "run": self.run, "layout": word.get("layout", -1)}
-            return [("", {**refused, "agent": self.me, "why": str(error)})]
+            return self.refused(word, error)
         return sends
+
+    def refused(self, word: Word, why: JobError) -> Sends:
+        """What a message asks for cannot be done: this agent forgets the layout that it is about, or the run,
+        and the master gives it up."""
+        layout = word.get("layout", -1)
+        if layout > max(self.layout, 0):
+            self._making[layout] = Making({})
+        else:
+            self._reset(self.run)
+        return [("", self._word("refused", layout=layout, why=str(why)))]
+
+    def _bytes(self) -> int:
+        told = sum(map(len, self._told.values()))
+        return len(_image(self.part)) + told + sum(making.bytes for making in self._making.values())
 
     def _take(self, word: Word) -> Iterator[tuple[str, Word]]:
         match word["graph"]:
@@ -175,11 +210,16 @@ class Worker:
                 making = self._of_layout(0)
                 making.of, making.froms = _layout(word["of"]), word["agents"]
                 ways = {"weighted": bool(self._algorithm.weight), "both_ways": self._algorithm.both_ways}
-                whole = pieces_of(self._edges(), **ways)
+                try:
+                    whole = pieces_of(self._edges(), **ways)
+                except pa.ArrowException as error:
+                    raise JobError(f"edges cannot be taken: {error}") from None
                 for who, slots in making.of.items():
                     yield from self._ship(who, 0, cut(whole, slots))
                 yield "", self._word("loaded")
-            case "plan":
+            case "plan" | "given up" | "pieces" | "wants" | "own" if word["layout"] <= self.layout:
+                return  # it comes late: another layout counts by now
+            case "plan" if self._of_layout(word["layout"]).of != {}:  # it may be given up already
                 making = self._of_layout(word["layout"])
                 making.of, before = _layout(word["of"]), _layout(word["before"])
                 ours = making.of.get(self.me, (0, 0))
@@ -212,6 +252,7 @@ class Worker:
             case "pieces":
                 making.chunks[who] = word["of"]
                 making.pieces.setdefault(who, []).append(word["pieces"])
+                making.pieces_bytes += sum(len(encode(table)) for table in word["pieces"].values())
             case "wants":
                 making.wants[who] = (word["ids"], word["weights"])
             case "own":
@@ -222,10 +263,11 @@ class Worker:
 
     def _ship(self, who: str, layout: int, pieces: Pieces) -> Iterator[tuple[str, Word]]:
         """Pieces of a layout, in messages of some rows."""
-        rows = max(table.num_rows for table in pieces.values())
-        starts = range(0, max(rows, 1), MESSAGE_ROWS)
+        rows, size = (max(of) for of in zip(*((t.num_rows, t.nbytes) for t in pieces.values()), strict=True))
+        step = max(1, min(MESSAGE_ROWS, rows * MESSAGE_BYTES // max(size, 1)))
+        starts = range(0, max(rows, 1), step)
         for start in starts:
-            some = {what: table.slice(start, MESSAGE_ROWS) for what, table in pieces.items()}
+            some = {what: table.slice(start, step) for what, table in pieces.items()}
             word = self._word("pieces", layout=layout, of=len(starts), pieces=some)
             if who == self.me:
                 list(self._take(word))
@@ -246,7 +288,7 @@ class Worker:
         if making.part is None and all(making.has_all(who) for who in making.froms):
             pieces = (one for who in making.froms for one in making.pieces[who])
             weighted = bool(self._algorithm.weight) or layout > 0
-            making.part, making.pieces = part_of(pieces, weighted=weighted), {}
+            making.part, making.pieces, making.pieces_bytes = part_of(pieces, weighted=weighted), {}, 0
             if len(making.part.image) > PART_BYTES_MAX:
                 raise TooLarge(
                     f"the part of agent {self.me} has {len(making.part.image)} bytes; at most "
@@ -317,14 +359,20 @@ class Worker:
 
     def _next(self, part: Part, go: Word) -> Values:
         if self.values is None:
-            return self._algorithm.first(part, go["count"])
+            return self._whole(self._algorithm.first(part, go["count"]), part)
         told = np.empty(len(part.sources), dtype=self.values.dtype)
         for who in list(self._publishers(part)):
             first, last = within(part.sources, self._of[who])
             told[first:last] = self._values(self._told.pop((self.number, who)))
         along = self._algorithm.along(told[part.places], part.weights)
         heard = part.heard(along, self._algorithm.combine)
-        return self._algorithm.update(self.values, heard, part, go["count"], go["total"])
+        return self._whole(self._algorithm.update(self.values, heard, part, go["count"], go["total"]), part)
+
+    def _whole(self, values: Values, part: Part) -> Values:
+        """Values as they are kept and told: of one type, and one for each vertex."""
+        if np.shape(values) != part.ids.shape:
+            raise JobError(f"values of shape {np.shape(values)}, for {len(part.ids)} vertices")
+        return np.asarray(values, dtype=self._type)
 
     def _scatter(self) -> Iterator[tuple[str, Word]]:
         """Send the values of this iteration to those who want them."""
@@ -407,6 +455,7 @@ def _lists(kept: dict[str, bytes]) -> dict[str, Places]:
 def _kept(one: Making) -> Word:
     lists = None if one.lists is None else _lists_kept(one.lists)
     found: Word = {"of": one.of, "froms": one.froms, "pieces": one.pieces, "chunks": one.chunks}
+    found["pieces_bytes"] = one.pieces_bytes
     return found | {"part": _image(one.part), "wants": one.wants, "lists": lists, "own": one.own}
 
 
@@ -415,6 +464,7 @@ def _making(kept: Word) -> Making:
         None if kept["of"] is None else _layout(kept["of"]),
         kept["froms"],
         kept["pieces"],
+        kept["pieces_bytes"],
         kept["chunks"],
         _part(kept["part"]),
         {who: (ids, weights) for who, (ids, weights) in kept["wants"].items()},
