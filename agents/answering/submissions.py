@@ -24,7 +24,7 @@ from elf.job.messages.groups import WhoIsThere
 from elf.job.program import messages as note
 from elf.job.program.calls import Subscription
 from elf.job.program.spec import TEXT_BYTES_MAX, ProgramSpec, Question, Submission
-from elf.job.program.values import pack_value, unpack_value
+from elf.job.program.values import pack_value
 from elf.job.spec import JobSpec, app_id
 from elf.ql.definition import TapDefinition, least_tap
 from elf.security.authored import Authorship
@@ -155,6 +155,8 @@ class Submissions:
         if found is None:
             names = sorted({*(s.name for s in self._log.programs()), *(s.name for s in self._log.jobs())})
             raise UserError(f"there is no job {asked.job}; jobs: {', '.join(names) or 'none'}")
+        if spec is not None and _is_scale(asked.message):
+            raise UserError(f"a query changes no job: ALTER JOB {spec.name} SCALE OUT n, or SCALE IN n")
         body = yield from self._ask(found, asked.message, asked.job)
         return Reply(request=call.request, payload=body)
 
@@ -175,12 +177,14 @@ class Submissions:
         """ALTER JOB … SCALE OUT or IN of a job whose class knows what that is: it replies what it will do."""
         if not by:
             raise UserError(f"job {spec.name} is written in Python: SCALE OUT n or SCALE IN n")
-        reply: Any = unpack_value((yield from self._ask(spec, {"scale": by}, spec.name)))
-        if not isinstance(reply, dict) or not isinstance(told := reply.get("scaled"), str):
+        reply = yield from self._ask(spec, {"scale": by}, spec.name)
+        try:
+            told = msgspec.msgpack.decode(reply, type=dict[str, str])["scaled"]
+        except (msgspec.MsgspecError, KeyError):
             raise UserError(
                 f"job {spec.name} does not scale: graph computations do (elf.job.graphs), and classes that "
                 'reply {"scaled": text} to {"scale": n}'
-            )
+            ) from None
         return Reply(request=request, text=f"job {spec.name}: {told}")
 
     def drop(self, request: int, spec: ProgramSpec, author: Authorship | None) -> Procedure:
@@ -203,6 +207,11 @@ class Submissions:
             (spec, None if a.error else msgspec.msgpack.decode(a.body, type=note.ProgramStatus))
             for spec, a in zip(specs, answers, strict=True)
         ]
+
+
+def _is_scale(message: object) -> bool:
+    """Whether it is what ALTER JOB alone says to a job, which only its owner may."""
+    return isinstance(message, dict) and message.keys() == {"scale"}
 
 
 def told(spec: ProgramSpec, facts: note.ProgramStatus | None) -> tuple[str, str]:
