@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from agents.answering.about import job_row
@@ -13,7 +14,9 @@ from elf.batch import decode
 from elf.fields import replace
 from elf.job import events as was
 from elf.job.commands import SetWeights
+from elf.job.group import group
 from elf.job.spec import JobSpec
+from elf.job.work import EstimateWork
 from elf.ql.promises import Promise
 from lab.chaos.agent import SimAgent
 from lab.chaos.engine import STREAM, plan
@@ -178,3 +181,22 @@ def test_research_gives_way_to_a_promise_over_a_flow_that_somebody_else_reads_to
     assert states[spec.flows[0].uid].weight == 1, "its reader has not agreed"
     found = [one for one in statuses(world, research) if one["budgets"]]
     assert {budget["budget"] for one in found for budget in one["budgets"]} == {WHOSE}
+
+
+def test_what_the_last_window_says_is_read_once_however_often_it_is_asked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = World(48, 2, checking=False)
+    spec, _ = begun(world, 20_000, query=plan(2))
+    master = world.leader(spec).node.job_groups
+    read = list[int]()
+
+    def estimate_of(status: pa.Table) -> EstimateWork:
+        read.append(status.num_rows)
+        return EstimateWork(len(read))
+
+    monkeypatch.setattr(group, "estimate_of", estimate_of)
+    world.run(8_000)
+    assert [work.estimate for _ in range(3) for work in master.work([spec.uid])] == 3 * [EstimateWork(1)]
+    world.run(4_000)
+    assert [work.estimate for work in master.work([spec.uid])] == [EstimateWork(2)], "a later window"

@@ -27,7 +27,7 @@ from elf.job.rollup.panes import PRUNE_MS
 from elf.job.rollup.rooted import event_time
 from elf.job.spec import END_OF_TIME, START_OF_TIME
 from elf.job.tables import StoredTable
-from elf.job.work import JobWork, PromiseWork
+from elf.job.work import EstimateWork, JobWork, PromiseWork
 from elf.planning.costs import JobCosts
 from elf.wire.base import Answer
 from elf.wire.clients import WindowResult
@@ -86,7 +86,8 @@ class JobGroup:
         self._failure = self._waiting = ""
         self.commits = self._rows = self.final_us = 0
         self._last_status = b""
-        """Of the last result."""
+        """Of the last result, until somebody asks what it says of budgets."""
+        self._estimate: EstimateWork | None = None
         self._begin_keeping()
 
     # -- changes ---------------------------------------------------------------------------------------------
@@ -321,6 +322,12 @@ class JobGroup:
             costs=self.costs,
         )
 
+    def _estimated(self) -> EstimateWork | None:
+        """How the last window is over budgets."""
+        if self._last_status:
+            self._estimate, self._last_status = estimate_of(decode(self._last_status)), b""
+        return self._estimate
+
     def work(self) -> JobWork:
         promise = self.master.spec.plan.promise
         return JobWork(
@@ -330,5 +337,5 @@ class JobGroup:
             self.final_us,
             self.outputs.work(),
             None if promise is None else self._kept.work(promise),
-            estimate=estimate_of(decode(self._last_status)) if self._last_status else None,
+            estimate=self._estimated(),
         )
