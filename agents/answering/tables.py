@@ -144,6 +144,7 @@ class Tables:
         until all have all rows. Raises ``UserError``."""
         for tried in range(2 * TRIES):
             found: list[TableRows] = []
+            spec = self._newest(spec)
             try:
                 for part in self._parts(spec, equals, before=tried % 2 == 1):
                     some = yield from read(part)
@@ -190,7 +191,8 @@ class Tables:
                 continue
             if error == SILENT or error.startswith("its key"):
                 break
-            if error == NO_TABLE and part.lacks and not near:
+            lacks = error == NO_TABLE and part.lacks
+            if not near and (lacks or (error in (NO_TABLE, BEHIND) and self._is_over(part))):
                 raise Lacks(self._refused(part.spec, job, at, error))
             if not near and tried < TRIES - 1:
                 yield [Until(partial(self._moved, part, job, at))]
@@ -236,15 +238,24 @@ class Tables:
         return job
 
     def _moved(self, part: Part, job: JobSpec, at: str) -> bool:
-        return self._leader(part, job) != at or self._heir(part) is not part
+        return self._leader(part, job) != at or self._heir(part) is not part or self._is_over(part)
+
+    def _is_over(self, part: Part) -> bool:
+        """Whether a shard is one of a table whose place another one has taken."""
+        return is_shard(part.uid) and self._newest(part.spec) is not part.spec
 
     def _heir(self, part: Part) -> Part:
-        """The table that has taken its place by now, if one has."""
-        spec = part.spec
-        if self._log.is_dropped(spec.uid):
-            there = (one for one in self._log.outputs(spec.job) if one.app == spec.app and one.option("of"))
-            spec = next(there, spec)
-        return part if spec is part.spec else Part(spec, spec.job, spec.uid)
+        """The table that has taken its place by now, if one has. No shard has taken that of a shard: its keys
+        are in others."""
+        spec = self._newest(part.spec)
+        return part if spec is part.spec or is_shard(part.uid) else Part(spec, spec.job, spec.uid)
+
+    def _newest(self, spec: OutputSpec) -> OutputSpec:
+        """The table that has taken the place of another one by now, if one has."""
+        if not self._log.is_dropped(spec.uid):
+            return spec
+        there = (one for one in self._log.outputs(spec.job) if one.app == spec.app and one.option("of"))
+        return next(there, spec)
 
     def _not_yet(self, spec: OutputSpec, job: JobSpec) -> str:
         """Why a table has not begun, where that can be seen."""

@@ -5,13 +5,17 @@ from __future__ import annotations
 
 import json
 
-from agents.answering.shards import Part, Told
+import pytest
+
+from agents.answering.asks import ToAddress
+from agents.answering.shards import Lacks, Part, Told
 from elf.batch import decode
 from elf.fields import replace
 from elf.job.messages.log import AddOutput
 from elf.job.output import OutputSpec
 from elf.job.spec import JobSpec, group_uid, is_range
-from elf.job.tables import ReadTable, TableRows, shard_uid
+from elf.job.tables import BEHIND, NO_TABLE, ReadTable, TableRows, shard_uid
+from elf.wire.base import Answer
 from lab.chaos.agent import SimAgent
 from lab.chaos.engine import plan
 from lab.chaos.story import play
@@ -147,6 +151,34 @@ def test_a_table_with_shards_takes_the_place_of_another_one_while_agents_die() -
         for home in homes
         for one in agent.store.tables.stored(home)
     )
+
+
+def test_who_asks_for_shards_of_a_table_whose_place_another_one_takes_is_told_of_those_of_that() -> None:
+    """And never of the table in the group of the job, which has no rows."""
+    world, _, _ = sharded(315, 8_000)
+    world.run(4_000)
+    node = world.agents[3].node
+    tables = node.clients.statements._tables
+    (table,) = node.log.outputs()
+    asking = tables._gathered(table, (), anywhere=False)
+    next(asking)
+    (part, *_) = tables._parts(table)
+    more = {"of": table.uid, "was": "k0", "homes": "011"}
+    options = tuple(sorted((dict(table.options) | more).items()))
+    new = replace(table, generation=table.generation + 1, options=options)
+    node.membership.propose(AddOutput(spec=new), lambda: node.log.has_output(new.uid))
+    world.run(2_000)
+    assert node.log.is_dropped(table.uid)
+    for error in (NO_TABLE, BEHIND):
+        of_it = tables._read(part)
+        next(of_it)
+        with pytest.raises(Lacks):
+            of_it.send([Answer(id=0, error=error)])
+    for spec in (table, new):  # what is read until that has all rows, and then it
+        (asked,) = asking.send([Answer(id=0, error=NO_TABLE)])
+        assert isinstance(asked, ToAddress)
+        assert isinstance(asked.request, ReadTable)
+        assert asked.request.table == shard_uid(spec.uid, 0)
 
 
 def test_answers_are_right_while_agents_die_and_shards_get_another_key() -> None:
