@@ -22,6 +22,8 @@ SHORT_MS: Final = 5_000
 """An agent that was invited is expected for so long."""
 HAND_MS: Final = 8_000
 """An agent that is to lead a group has so long to enter it."""
+LAST_MS: Final = 2_000
+"""So long before that is up it leads as it is, ready or not, once it has entered."""
 COMING_MS: Final = 5_000
 """An agent that was invited for so long and did not come is not asked first any more: it may be leaving, too,
 and who leaves a group of ours waits for no longer than some seconds."""
@@ -146,7 +148,7 @@ class Staffing:
             return []
         heir = watch.heir if now_ms < watch.heir_until_ms else ""
         if heir in others and self._desk.groups.alive(heir):
-            may = ready(heir)
+            may = watch.heir_until_ms - now_ms <= LAST_MS or ready(heir)
             watch.next_ms, watch.early_ms = now_ms + (QUICK_MS if may else 0), 0
             return self._desk.transfer(key, heir, now_ms) if may else []
         members = {member.address for member in standing.membership.members}

@@ -128,6 +128,19 @@ def test_what_was_made_long_ago_is_no_reason_to_make_all_since(monkeypatch: pyte
     assert not warmed()
 
 
+def test_who_has_entered_late_leads_though_there_is_no_time_to_get_ready(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = World(705, 3)
+    world.group_members = 3
+    spec, _ = begun(world, 20_000, query=SLIDING)
+    staffed(world, spec, 3)
+    world.run(5_000)
+    monkeypatch.setattr("agents.node.staffing.HAND_MS", READY_MS)  # what is left of it
+    monkeypatch.setattr(Heirs, "ready", lambda *_: False)
+    moved(world, spec, monkeypatch)
+
+
 def test_only_the_leader_is_believed_and_only_its_heir() -> None:
     world = World(703, 3)
     world.group_members = 3
