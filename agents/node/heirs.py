@@ -18,7 +18,6 @@ from typing import Final
 from elf.job.effects import Send
 from elf.job.group.groups import JobGroups
 from elf.job.messages.groups import GetReady, Ready
-from elf.job.spec import is_range
 
 READY_MS: Final = 3_000
 ASK_MS: Final = 500
@@ -55,7 +54,7 @@ class Heirs:
             heir = self._heirs[uid] = _Heir(address, now_ms)
         if now_ms - heir.since_ms >= READY_MS:
             return True
-        if not is_range(uid) and not heir.is_warm:
+        if self._job_groups.has(uid) and not heir.is_warm:  # key ranges and jobs in Python make no windows
             self._ask(uid, heir, now_ms)
             return False
         return self._job_groups.is_at_rest(uid)

@@ -155,6 +155,8 @@ def test_only_the_leader_is_believed_and_only_its_heir() -> None:
     assert hosting.get_ready(first.address, GetReady(uid=spec.uid)) == [], "once at a time"
     assert one.spec.uid == spec.uid  # type: ignore[union-attr]
     heirs = Heirs(first.node.job_groups)
+    assert heirs.ready("a job in Python", other.address, world.now), "it has no windows"
+    assert not heirs.take()
     assert not heirs.ready(spec.uid, other.address, world.now)
     assert [send.to for send in heirs.take()] == [other.address]
     assert not heirs.heard("10.0.0.9:1", Ready(uid=spec.uid, made_us=1))
