@@ -67,8 +67,10 @@ class Barrier:
         """A message for the master."""
         state, who = self.state, word["agent"]
         match word["graph"]:
-            case "hello" if who not in state["agents"]:
+            case "hello" | "back" if who not in state["agents"]:  # one that had left may come back
                 state["agents"] = sorted([*state["agents"], who])
+            case "back":
+                pass
             case "hello" | "gone":
                 return self._lost(who, now, gone=word["graph"] == "gone")
             case _ if word["run"] != state["run"] or state["phase"] == "idle":

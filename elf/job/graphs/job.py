@@ -107,7 +107,7 @@ class GraphJob(Job, ABC):
         if not self.every:
             raise JobError(f"every = {self.every!r}: seconds between two looks of the master, not none")
         self._kept: Any = None
-        self._hello = False
+        self._hello, self._is_back = False, False
         self._worker: Worker | None = None
         self._barrier: Barrier | None = None
 
@@ -330,7 +330,7 @@ class GraphJob(Job, ABC):
             7
         """
         self._kept, self._worker, self._barrier = kept, None, None
-        self._hello = kept.get("hello", False)
+        self._hello = self._is_back = kept.get("hello", False)
 
     def _master(self) -> Barrier:
         if self._barrier is None:
@@ -352,7 +352,8 @@ class GraphJob(Job, ABC):
         return table.select(names)
 
     def on_timer(self) -> None:
-        """An agent says once that it is there. The master begins what is due, and looks who is silent.
+        """An agent says once that it is there, and after that when it is back. The master begins what is due,
+        and looks who is silent.
 
         Raises:
             Nothing.
@@ -364,9 +365,10 @@ class GraphJob(Job, ABC):
             ['web-2:7071']
         """
         if not self.is_root:
-            if not self._hello:
-                self._hello = True
-                self._send([("", {"graph": "hello", "agent": self.me})])
+            word = "back" if self._hello else "hello"
+            if self._is_back or not self._hello:
+                self._hello, self._is_back = True, False
+                self._send([("", {"graph": word, "agent": self.me})])
             return
         master = self._master()
         state = master.state
