@@ -33,7 +33,8 @@ def answer(store: Store, asked: ReadShard) -> tuple[str, bytes]:
     rows = [row for row in rows if not asked.upto or row.seq <= asked.upto]
     if not rows:
         return "", _encode(ShardWindows(asked.after))
-    lost = rows[0].seq - after - 1 if asked.after else 0
+    first = after if asked.after else rows[0].seq - 1
+    lost = rows[-1].seq - first - len(rows)
     return "", _encode(ShardWindows(rows[-1].seq, tuple(_of(row, asked) for row in rows), lost))
 
 

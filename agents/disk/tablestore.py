@@ -171,6 +171,7 @@ class TableStore:
             table.rounds += 1
             at = (said.place, said.part.next) if said.part.more else (said.place + 1, b"")
             table.behind, table.whole = _encode(at), at[0] == table.kept.shards
+            _bound(con, table)  # the new key may have most rows in one shard
             _save(con, table)
 
     def begins(self, job: str, table: str) -> int | None:

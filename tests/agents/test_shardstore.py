@@ -8,7 +8,7 @@ import msgspec
 import pyarrow as pa
 import pytest
 
-from agents.disk import shardstore
+from agents.disk import shardstore, tablestore
 from agents.disk.store import Store
 from elf.aggregates import split_by_range
 from elf.batch import decode
@@ -125,6 +125,33 @@ def test_a_shard_begins_with_the_table_and_counts_what_is_no_longer_kept() -> No
     master.prune_windows(JOB, 40 * SECOND)
     late = asked(master, 0, 3)
     assert (late.upto, late.lost) == (5, 1)
+    master.commit_windows(commit(35, [("b", "/", 6)]))
+    master.commit_windows(commit(60, [("a", "/", 7)]))
+    master.prune_windows(JOB, 40 * SECOND)
+    late = asked(master, 0, 4)
+    assert ([row.seq for row in late.windows], late.upto, late.lost) == ([5, 7], 7, 1)
+
+
+def test_a_shard_that_gets_most_rows_by_the_new_key_lets_go_of_the_oldest(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    old, new = Store(":memory:"), Store(":memory:")
+    kept = replace(WHOLE, table=shard_uid(WHOLE.table, 0), shards=1)
+    old.tables.begin(kept, None, 0)
+    windows = tuple(
+        replace(commit(10 * number, [(f"{number}", "/", number)]), seq=number) for number in (1, 2, 3)
+    )
+    old.tables.put(ShardRows(JOB, kept.table, 0, 3, windows))
+    pages = replace(kept, table=shard_uid(f"{'b' * 32}.2", 0), key=("page",), of=WHOLE.table, was=("ip",))
+    new.tables.begin(pages, None, 0)
+    size = of(old, kept.table).size
+    monkeypatch.setattr(tablestore, "BYTES_MAX", size - 1)
+    wanted = CopyShard(id=0, origin="", uid=JOB, table=kept.table, key=("page",), place=0, after=b"", least=0)
+    part = msgspec.msgpack.decode(old.tables.some(wanted)[1], type=ShardPart)
+    new.tables.join(ShardRound(JOB, pages.table, 0, b"", part))
+    found = of(new, pages.table)
+    assert (found.count, found.evicted) == (2, 1)
+    assert shown(found) == [("2", "/", 2), ("3", "/", 3)]
 
 
 def test_a_shard_behind_loses_nothing_though_another_one_is_in_the_group_of_the_job() -> None:
