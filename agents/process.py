@@ -461,7 +461,8 @@ def _allowances(config: Config, store: Store, folder: Path, sent: Callable[[], i
     """What holds the inputs back, by setting."""
     budgets, day = config.budgets, Day.restored(store.get(SENT_TODAY_FACT))
     keep = functools.partial(store.put, SENT_TODAY_FACT)
-    size = FolderSize(folder, map(Path, (config.archive.path, config.audit.path, config.keys)))
+    without = map(Path, (config.archive.path, config.audit.path, config.keys))
+    size = FolderSize(folder, without, free=store.free_bytes)
     return {
         "cpu_max_share": Allowance(config.cpu_max_share),
         "budgets.up_bytes_per_sec": Allowance(budgets.up_bytes_per_sec, spent=sent),

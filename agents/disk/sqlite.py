@@ -97,6 +97,11 @@ class SqliteFile:
                 self._mine.unsynced = False
                 con.execute(f"PRAGMA synchronous={SYNCHRONOUS}")
 
+    def free_bytes(self) -> int:
+        """Of the file, which does not shrink: what is free for what is written next."""
+        with self.reading() as con:
+            return _number(con, "PRAGMA freelist_count") * _number(con, "PRAGMA page_size")
+
     def close(self) -> None:
         """Closes every thread's connection. No other call may be under way or follow."""
         with self._write:

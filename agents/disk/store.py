@@ -102,6 +102,10 @@ class Store:
         """Closes every thread's connection. No other call may be under way or follow."""
         self._file.close()
 
+    def free_bytes(self) -> int:
+        """Of the file: what is free for what is written next."""
+        return self._file.free_bytes()
+
     def unsynced(self) -> AbstractContextManager[None]:
         """What is written in this block, by this thread, is durable with the next write outside of such."""
         return self._file.unsynced()

@@ -137,16 +137,24 @@ class Ceiling:
 
 
 class FolderSize:
-    """Bytes of the files in a folder, but for these folders in it; looked at once in ``LOOK_S``."""
+    """Bytes of the files in a folder, but for these folders in it, and for what is ``free`` in files that do
+    not shrink; looked at once in ``LOOK_S``."""
 
-    def __init__(self, folder: Path, without: Iterable[Path], now_s: Callable[[], float] = time.monotonic):
+    def __init__(
+        self,
+        folder: Path,
+        without: Iterable[Path],
+        now_s: Callable[[], float] = time.monotonic,
+        free: Callable[[], int] = lambda: 0,
+    ) -> None:
         self._folder, self._without = folder, {str(path) for path in without}
-        self._now_s = now_s
+        self._now_s, self._free = now_s, free
         self._looked_s, self._bytes = -LOOK_S, 0
 
     def __call__(self) -> int:
         if self._now_s() - self._looked_s >= LOOK_S:
-            self._looked_s, self._bytes = self._now_s(), self._sum(str(self._folder))
+            self._looked_s = self._now_s()
+            self._bytes = max(0, self._sum(str(self._folder)) - self._free())
         return self._bytes
 
     def _sum(self, folder: str) -> int:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from agents.disk.store import Store
 from agents.tasks.allowance import (
     BURST_S,
     LOOK_S,
@@ -214,3 +215,18 @@ def test_who_holds_too_much_is_read_slower_and_slower_until_it_holds_less(tmp_pa
     host.now += LOOK_S
     assert ceiling.pause_s() == 0
     assert not Ceiling(0, size).bounds
+
+
+def test_who_has_held_too_much_once_is_not_held_back_for_ever(tmp_path: Path) -> None:
+    """The state file does not shrink."""
+    host, store = Host(), Store(tmp_path / "state")
+    ceiling = Ceiling(12 << 20, FolderSize(tmp_path, [], lambda: host.now, store.free_bytes))
+    for n in range(20):
+        store.put(str(n), bytes(1 << 20))
+    assert ceiling.pause_s() > 0
+    for n in range(20):
+        store.put(str(n), b"")
+    host.now += LOOK_S
+    assert (tmp_path / "state").stat().st_size > 12 << 20
+    assert ceiling.pause_s() == 0
+    store.close()
