@@ -37,6 +37,8 @@ _DATABASE: Final = re.compile(r"\A/[\w.$ -]{1,63}\Z")
 _HOST: Final = re.compile(r"\A([\w.-]+|[0-9a-f:.]+)\Z", re.ASCII)
 _UNFIT: Final = re.compile(r"[\s#\\]")
 """What no target has: programs do not agree on what it means in a URL."""
+RETAIN_DIGITS: Final = 18
+"""More has no length of time."""
 TABLE: Final = "table"
 """The kind of a table: rows that stay in the fleet (``elf.job.tables``). Its option ``of``: the table whose
 place it takes, with all its rows, by another key. Where that has shards ``was`` is its key, and ``homes``
@@ -174,7 +176,8 @@ def _why_not_kind(kind: str, url: SplitResult, path: str) -> str:
 
 
 def _why_not_options(kind: str, options: Mapping[str, str]) -> str:
-    if kind == TABLE and not (options.get("key") and options.get("retain", "1").isdecimal()):
+    retain = options.get("retain", "1")
+    if kind == TABLE and not (options.get("key") and retain.isdecimal() and len(retain) < RETAIN_DIGITS):
         return "a table has a key, and RETAIN a number of µs"
     shards = options.get("shards", "1")
     if kind == TABLE and not (shards.isdecimal() and len(shards) < 3 and 1 <= int(shards) <= TREES_MAX):

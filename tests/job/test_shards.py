@@ -97,6 +97,12 @@ def test_shards_are_refused_where_there_are_too_few_key_ranges_and_end_with_thei
     world, _, _ = sharded(313, 8_000)
     why = "its shards are in the groups of the job's key ranges, and job many has 3"
     assert why in refused(world, 1, "CREATE TABLE more FROM JOB many KEY (k0) SHARDS 4")
+    log = world.agents[0].node.log
+    (table,) = log.outputs()
+    for name, value in (("shards", "9" * 9), ("shards", "x"), ("retain", "9" * 40)):
+        options = tuple(sorted((dict(table.options) | {name: value}).items()))
+        forged = replace(table, name="forged", generation=1, options=options)
+        assert log.refused_output(forged), "of whoever says it past the statement"
     facts = {row["fact"]: row["value"] for row in rows(world, 1, "DESCRIBE TABLE seen")}
     assert str(facts["shards"]).count("rows)") == 3
     assert said(world, 2, "DROP TABLE seen").text == "table seen dropped"

@@ -52,7 +52,7 @@ from elf.job.messages.log import (
     VersionAdded,
     VersionEnded,
 )
-from elf.job.output import OutputSpec
+from elf.job.output import OutputSpec, why_not
 from elf.job.own import OwnSpec
 from elf.job.places import may_have_rows
 from elf.job.program.spec import ProgramSpec
@@ -230,6 +230,8 @@ class CatalogLog(Members):
             return "there is no such job yet"
         if job is not None and job.creator != spec.creator:
             return f"the job is {job.creator}'s, and the output {spec.creator}'s"
+        if is_table(spec) and (why := why_not(spec.target, dict(spec.options))):
+            return why
         if why := self._takes_no_place(spec):
             return why
         return self.authors.refused_output(spec, "" if job is None else job.name)
