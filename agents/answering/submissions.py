@@ -210,8 +210,8 @@ class Submissions:
 
 
 def _is_scale(message: object) -> bool:
-    """Whether it is what ALTER JOB alone says to a job, which only its owner may."""
-    return isinstance(message, dict) and message.keys() == {"scale"}
+    """Whether a class may take it for what ALTER JOB says to it, which only the owner may."""
+    return isinstance(message, dict) and "scale" in message
 
 
 def told(spec: ProgramSpec, facts: note.ProgramStatus | None) -> tuple[str, str]:

@@ -16,12 +16,13 @@ from tests.support.graph_examples import Degrees
 from tests.support.two_agents import two_agents
 
 
-def test_a_query_does_not_scale_a_job_which_only_its_owner_may() -> None:
+@pytest.mark.parametrize("message", ['{"scale": -2}', '{"scale": 1, "more": 2}'])
+def test_a_query_does_not_scale_a_job_which_only_its_owner_may(message: str) -> None:
     job: Any = SimpleNamespace(name="walks", creator="ada")
     log: Any = SimpleNamespace(find_program=lambda *_: job, find_job=lambda *_: None)
     nobody: Any = None
     submissions = Submissions(log, nobody, nobody, nobody)
-    argument = '{"job": "ada/walks", "message": {"scale": -2}}'
+    argument = f'{{"job": "ada/walks", "message": {message}}}'
     call = Call(request=1, verb="query", argument=argument, creator="eve")
     with pytest.raises(UserError, match="a query changes no job: ALTER JOB walks SCALE OUT n, or SCALE IN n"):
         next(submissions.query(call))
