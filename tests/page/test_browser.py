@@ -74,6 +74,11 @@ GROUPED: tuple[tuple[str, list[str]], ...] = (
         "WINDOWING 5 SECONDS",
         ["k"],
     ),
+    (
+        "SELECT priority AS p, k, COUNT(*) AS n FROM a GROUP BY priority, k PRIORITY research "
+        "WINDOWING 5 SECONDS",
+        ["p", "k"],
+    ),
     ("SELECT COUNT(*) AS n FROM a WINDOWING 5 SECONDS", []),
 )
 

@@ -8,7 +8,7 @@ const KEPT = 300;
 const SHOWN = 90;
 const SERIES = 8;
 
-const BEHIND = /\b(?:HAVING|ORDER\s+BY|LIMIT|WINDOWING|EMIT|LATENESS|STRAGGLERS|WITHIN|SINCE)\b|;/i;
+const BEHIND = /\b(?:HAVING|ORDER\s+BY|LIMIT|WINDOWING|EMIT|LATENESS|STRAGGLERS|WITHIN|SINCE|PRIORITY\s+(?:RESEARCH|PRODUCTION))\b|;/i;
 
 /** The columns of a query's result by which it groups, also those that have another name there: their numbers measure nothing. */
 export function groupsOf(sql) {
