@@ -3,6 +3,7 @@ shard."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 import msgspec
@@ -33,9 +34,22 @@ def answer(store: Store, asked: ReadShard) -> tuple[str, bytes]:
     rows = [row for row in rows if not asked.upto or row.seq <= asked.upto]
     if not rows:
         return "", _encode(ShardWindows(asked.after))
-    first = after if asked.after else rows[0].seq - 1
-    lost = rows[-1].seq - first - len(rows)
-    return "", _encode(ShardWindows(rows[-1].seq, tuple(_of(row, asked) for row in rows), lost))
+    found = _fitting(_of(row, asked) for row in rows)
+    first = after if asked.after else found[0].seq - 1
+    lost = found[-1].seq - first - len(found)
+    return "", _encode(ShardWindows(found[-1].seq, found, lost))
+
+
+def _fitting(rows: Iterable[WindowCommit]) -> tuple[WindowCommit, ...]:
+    """The first of these, which go into one record: most may be of one shard."""
+    found: list[WindowCommit] = []
+    size = 0
+    for row in rows:
+        size += len(row.rows) + len(row.status)
+        if found and size > RESULTS_BYTES:
+            break
+        found.append(row)
+    return tuple(found)
 
 
 def _of(row: WindowCommit, asked: ReadShard) -> WindowCommit:

@@ -179,6 +179,23 @@ def test_shards_do_not_begin_with_a_table_of_that_name_that_was_dropped() -> Non
     assert error == NO_TABLE
 
 
+def test_results_that_are_of_one_shard_come_in_records_that_a_group_can_take(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    master = Store(":memory:")
+    master.tables.begin(WHOLE, None, 0)
+    rows = [("a", f"/{number}", number) for number in range(200)]
+    for end in (10, 20, 30):
+        master.commit_windows(commit(end, rows))
+    whole = asked(master, 1, 0)
+    assert [row.seq for row in whole.windows] == [1, 2, 3]
+    (one, *_) = whole.windows
+    monkeypatch.setattr(shardstore, "RESULTS_BYTES", len(commit(10, rows).rows) + 1)
+    assert one.rows, "the key is of this shard"
+    assert [row.seq for row in asked(master, 1, 0).windows] == [1]
+    assert [row.seq for row in asked(master, 1, 1).windows] == [2]
+
+
 @pytest.mark.parametrize("seed", range(6))
 def test_shards_of_a_table_take_the_place_of_those_of_another_one(seed: int) -> None:
     """By another key, part by part, while windows go in, and each shard is where it is; records come twice,
