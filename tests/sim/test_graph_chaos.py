@@ -240,6 +240,25 @@ def test_a_change_that_two_agents_refuse_is_given_up_once(seed: int, monkeypatch
     assert result["rows"].equals(alone(Ways, way, 1))
 
 
+def test_a_change_for_which_there_is_no_room_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    way = {f"a{n}": [(f"v{v}", f"v{v + 1}") for v in range(n, 400, 4)] for n in range(4)}
+    fleet = begun(Ways, 4, 4, way)
+    fleet.ask({"begin": True})
+    while fleet.state["number"] < 1:
+        fleet.step({})
+    most = max(seat.job._agent()._bytes() for name, seat in fleet.seats.items() if name != chaos.MASTER)
+    assert fleet.ask({"scale": -3})
+    with monkeypatch.context() as patch:
+        patch.setattr(worker, "HAD_BYTES_MAX", most + 4_000)
+        while fleet.state["note"] == "" or fleet.state["plan"]:
+            fleet.step({})
+    assert "not scaled: agent" in fleet.state["note"]
+    while fleet.state["phase"] != "idle":
+        fleet.step({})
+    assert fleet.results[0]["parts"] == 4
+    assert fleet.results[0]["rows"].equals(alone(Ways, way, 1))
+
+
 def test_what_comes_of_a_layout_after_it_was_given_up_is_dropped() -> None:
     one = worker.Worker("a", begun(Ranks, 1, 1).seats["a0"].job, lambda: pa.table({}))
     of = {"a": [0, 4096]}

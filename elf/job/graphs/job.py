@@ -402,7 +402,7 @@ class GraphJob(Job, ABC):
             try:
                 self._send(self._agent().recv(paos) if to == self.me else gone)
             except JobError as error:  # a message is too large
-                self._send(self._agent().refused(paos, error))
+                self._send(self._agent().refused(paos.get("layout", -1), error))
         elif not to:
             self._send(self._master().recv(paos, self.now))
         elif paos.get("via"):

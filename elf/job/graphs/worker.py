@@ -181,19 +181,17 @@ class Worker:
             size = sum(_size(message) for _, message in sends)
             if size > SENT_BYTES_MAX:
                 raise TooLarge(f"agent {self.me} would have {size} bytes to send; at most {SENT_BYTES_MAX}")
-            if (had := self._bytes()) > HAD_BYTES_MAX:
-                raise TooLarge(
-                    f"agent {self.me} would have {had} bytes of the graph; at most {HAD_BYTES_MAX}: "
-                    "spread it over more agents"
-                )
         except JobError as error:
-            return self.refused(word, error)
+            return self.refused(word.get("layout", -1), error)
+        if (had := self._bytes()) > HAD_BYTES_MAX:
+            why = f"agent {self.me} would have {had} bytes of the graph; at most {HAD_BYTES_MAX}"
+            newest = max(self._making, default=-1)  # what can be spared, if another one counts already
+            return [*sends, *self.refused(newest, TooLarge(f"{why}: spread it over more agents"))]
         return sends
 
-    def refused(self, word: Word, why: JobError) -> Sends:
-        """What a message asks for cannot be done: this agent forgets the layout that it is about, or the run,
-        and the master gives it up."""
-        layout = word.get("layout", -1)
+    def refused(self, layout: int, why: JobError) -> Sends:
+        """Something of a layout cannot be done: this agent forgets it, or the run if that is the one that
+        counts, and the master gives it up."""
         if layout > max(self.layout, 0):
             self._making[layout] = Making({})
         else:
