@@ -259,6 +259,23 @@ def test_a_change_for_which_there_is_no_room_is_given_up(monkeypatch: pytest.Mon
     assert fleet.results[0]["rows"].equals(alone(Ways, way, 1))
 
 
+def test_where_values_find_no_room_it_is_the_newest_layout_that_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fleet = begun(Ranks, 2, 2)
+    fleet.ask({"begin": True})
+    while fleet.state["number"] < 2:
+        fleet.step({})
+    agent = fleet.seats["a1"].job._agent()
+    agent._of_layout(5).own["a0"] = bytes(10_000)
+    monkeypatch.setattr(worker, "HAD_BYTES_MAX", agent._bytes() - 1)
+    values = {"graph": "values", "run": agent.run, "number": 99, "agent": "a0", "values": bytes(8)}
+    *_, (to, word) = agent.recv(values)
+    assert (to, word["graph"], word["layout"]) == ("", "refused", 5)
+    assert agent.part is not None
+    assert agent._making[5] == worker.Making({})
+
+
 def test_what_comes_of_a_layout_after_it_was_given_up_is_dropped() -> None:
     one = worker.Worker("a", begun(Ranks, 1, 1).seats["a0"].job, lambda: pa.table({}))
     of = {"a": [0, 4096]}
