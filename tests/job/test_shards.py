@@ -11,6 +11,8 @@ from agents.answering.asks import ToAddress
 from agents.answering.shards import Lacks, Part, Told
 from elf.batch import decode
 from elf.fields import replace
+from elf.job.effects import Send
+from elf.job.group.groups import absent
 from elf.job.messages.log import AddOutput
 from elf.job.output import OutputSpec
 from elf.job.spec import JobSpec, group_uid, is_range
@@ -103,6 +105,11 @@ def test_shards_are_refused_where_there_are_too_few_key_ranges_and_end_with_thei
         options = tuple(sorted((dict(table.options) | {name: value}).items()))
         forged = replace(table, name="forged", generation=1, options=options)
         assert log.refused_output(forged), "of whoever says it past the statement"
+    shard = ReadTable(id=0, origin="", uid=log.homes(table.uid)[1], table=shard_uid(table.uid, 1))
+    answer = absent(log, shard)
+    assert isinstance(answer, Send)
+    assert isinstance(answer.message, Answer)
+    assert answer.message.error.startswith("it is not up here yet")
     facts = {row["fact"]: row["value"] for row in rows(world, 1, "DESCRIBE TABLE seen")}
     assert str(facts["shards"]).count("rows)") == 3
     assert said(world, 2, "DROP TABLE seen").text == "table seen dropped"

@@ -506,7 +506,7 @@ def absent(
     | FillHistory,
 ) -> Effect:
     """The answer to one who takes us for the job group of a job."""
-    return Send(request.origin, Answer(id=request.id, error=not_led(log, job=request.uid)))
+    return Send(request.origin, Answer(id=request.id, error=not_led(log, job=job_of(request.uid))))
 
 
 def disbelieved(
