@@ -173,13 +173,24 @@ def _at_once(configs: Sequence[Config]) -> Callable[[], None]:
     return do
 
 
+TookUs = Callable[[], int]
+
+
+def took_us_of(agents: int) -> TookUs | None:
+    """The CPU time of this process so far; None where it is not known what of it each of its agents took:
+    what goes from one of them would not seem to leave the others less to do."""
+    return None if agents > 1 else lambda: time.process_time_ns() // 1_000
+
+
 @dataclass(frozen=True)
 class _Process:
-    """What its agents share. ``asked``: to stop, and why; ``shown``: those that can be reached, by name."""
+    """What its agents share. ``asked``: to stop, and why; ``took_us``: its CPU time, if it is one agent's;
+    ``shown``: those that can be reached, by name."""
 
     template: Template
     systemd: Systemd
     asked: asyncio.Future[str]
+    took_us: TookUs | None
     shown: dict[str, AgentStatus] = field(default_factory=dict)
 
     def status(self) -> str:
@@ -192,7 +203,7 @@ async def _live_all(
     agents: Sequence[Lives], template: Template, listening: Listening | None, reread: Reread | None
 ) -> int:
     loop = asyncio.get_running_loop()
-    process = _Process(template, Systemd(), loop.create_future())
+    process = _Process(template, Systemd(), loop.create_future(), took_us_of(len(agents)))
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, _ask, process.asked, f"stopped by {number.name}")
     process.asked.add_done_callback(lambda _: process.systemd.stopping())
@@ -311,9 +322,7 @@ async def _run(lives: Lives, process: _Process, listening: _Told | None) -> End:
                 opened.callback(audit.close)
             rekeying = Rekeying(keyring, transport, agent.name)
             opened.callback(rekeying.close)
-            driver, contacts = _driver(
-                config, keyring, folder, transport, store, rekeying, process.template, audit
-            )
+            driver, contacts = _driver(config, keyring, folder, transport, store, rekeying, process, audit)
         except (ElfError, OSError) as error:
             if not is_refusal(error):
                 raise
@@ -383,7 +392,7 @@ def _driver(
     transport: ZeroMqTransport,
     store: Store,
     rekeying: Rekeying,
-    template: Template,
+    process: _Process,
     audit: Audit | None,
 ) -> tuple[Driver, list[str]]:
     """What the store says, come to life, and whom to join through."""
@@ -393,7 +402,7 @@ def _driver(
     me = Identity(store.agent_id(), config.agent.name, started, transport.address, labels, place)
     unsigned: Allowed = keyless if keyring.keys is None else lambda text: node.log.authors.unsigned(text)
     metrics, settings = Metrics(), _functions(config.functions, me.name, unsigned, audit)
-    sandboxes = Sandboxes(template)
+    sandboxes = Sandboxes(process.template)
     log = get_logger().bind(agent=me.name)
     functions = FunctionsAt(sandboxes, log.info, folder / "failed", settings.limits, settings.allowed)
     log.info(
@@ -413,7 +422,7 @@ def _driver(
         for name, stream in config.streams.items()
     ]
     restored = restore(store, {task.facts.stream: task.worker for task, _ in streams}, programs)
-    node = _node(config, keyring, me, restored, store)
+    node = _node(config, keyring, me, restored, store, process.took_us)
     driver = Driver(
         node,
         transport,
@@ -515,7 +524,14 @@ def _contacts(config: Config, keyring: Keyring, restored: Restored, store: Store
     return [address for address in known if address != me.address]
 
 
-def _node(config: Config, keyring: Keyring, me: Identity, restored: Restored, store: Store) -> Node:
+def _node(
+    config: Config,
+    keyring: Keyring,
+    me: Identity,
+    restored: Restored,
+    store: Store,
+    took_us: TookUs | None,
+) -> Node:
     protocol = config.protocol
     root = RootSettings(
         limit_ms_min=ms_of(protocol.straggler_min_secs),
@@ -555,7 +571,7 @@ def _node(config: Config, keyring: Keyring, me: Identity, restored: Restored, st
         restored,
         new_cluster_uid=uid,
         keys=keys,
-        process_us=lambda: time.process_time_ns() // 1_000,
+        process_us=took_us,
     )
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from agents.node.balancing import STALE_MS, Loads, OwnLoad
 from agents.node.deciding import Deciding
+from agents.process import took_us_of
 from elf.batch import decode
 from elf.job.catalog.log import CatalogLog
 from elf.job.catalog.permission import forbidden
@@ -218,3 +219,11 @@ def test_an_agent_says_what_has_most_and_what_it_has_seen_for_a_whole_look() -> 
     assert load.said is not None
     assert len(load.said.groups) == LOADS_MAX
     assert load.said.rest == 1_000 + 2_000, "the least"
+
+
+def test_agents_that_share_a_process_do_not_say_that_each_takes_all_of_it() -> None:
+    """What goes from one of them would leave the others as busy as before, and all would give jobs away."""
+    alone = took_us_of(1)
+    assert alone is not None
+    assert 0 < alone() <= alone()
+    assert took_us_of(3) is None
