@@ -127,7 +127,7 @@ def _places_of(spec: OutputSpec, names: Sequence[str], equals: Sequence[Asked], 
     """The shards that may have the rows of a key; none: the question names no key. Raises ``UserError``."""
     wanted = {name.lower(): values for name, values in equals}
     known = {name.lower(): name for name in kinds}
-    key = [known.get(name.lower(), name) for name in names]
+    key = list(dict.fromkeys(known.get(name.lower(), name) for name in names))
     if not all(name.lower() in wanted for name in key):
         return []
     if prod(len(wanted[name.lower()]) for name in key) > KEYS_MAX:

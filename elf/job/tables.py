@@ -247,7 +247,8 @@ def begun(spec: OutputSpec, plan: Plan) -> TableKept | str:
     key = tuple(dict.fromkeys(known[name.lower()] for name in asked))
     retain_us = int(spec.option("retain", "0"))
     shards = shards_of(spec)
-    was = tuple(known.get(name.lower(), name) for name in spec.option("was").split(",") if name)
+    before = (known.get(name.lower(), name) for name in spec.option("was").split(",") if name)
+    was = tuple(dict.fromkeys(before))  # as its own key was
     return TableKept(
         spec.job, spec.uid, columns, key, retain_us, of=spec.option("of"), shards=shards, was=was
     )

@@ -8,7 +8,7 @@ import json
 import pytest
 
 from agents.answering.asks import ToAddress
-from agents.answering.shards import Lacks, Part, Told
+from agents.answering.shards import Lacks, Part, Told, parts_of
 from elf.batch import decode
 from elf.fields import replace
 from elf.job.effects import Send
@@ -16,7 +16,8 @@ from elf.job.group.groups import absent
 from elf.job.messages.log import AddOutput
 from elf.job.output import OutputSpec
 from elf.job.spec import JobSpec, group_uid, is_range
-from elf.job.tables import BEHIND, NO_TABLE, ReadTable, TableRows, shard_uid
+from elf.job.tables import BEHIND, NO_TABLE, ReadTable, TableKept, TableRows, shard_uid
+from elf.job.tables import begun as table_of
 from elf.wire.base import Answer
 from lab.chaos.agent import SimAgent
 from lab.chaos.engine import plan
@@ -196,6 +197,20 @@ def test_who_asks_for_shards_of_a_table_whose_place_another_one_takes_is_told_of
 
 def test_answers_are_right_while_agents_die_and_shards_get_another_key() -> None:
     assert not play(schedule(storms.sharded, 1)).findings
+
+
+def test_a_column_that_a_key_names_twice_counts_once() -> None:
+    spec = OutputSpec("seen", "me", 1, f"{'0' * 32}.1", "table:", (("key", "k0"), ("shards", "3")))
+    twice = replace(spec, options=(("key", "k0,K0"), ("shards", "3")))
+    homes, kinds = ("", "", ""), {"k0": "text"}
+    for value in "abc":
+        asked = (("k0", (value,)),)
+        assert parts_of(twice, homes, asked, kinds) == [
+            replace(one, spec=twice) for one in parts_of(spec, homes, asked, kinds)
+        ]
+    kept = table_of(replace(twice, options=(*twice.options, ("was", "K0,k0"))), QUERY)
+    assert isinstance(kept, TableKept)
+    assert kept.key == kept.was == ("k0",)
 
 
 def test_what_was_told_of_any_shard_holds_for_those_of_the_next_table() -> None:
