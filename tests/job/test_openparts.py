@@ -27,6 +27,7 @@ from elf.job.rollup.proxies import Proxies
 from elf.job.rollup.retained import Retained
 from elf.job.rollup.root import Root
 from elf.job.snapshots import Sealed
+from elf.job.worker.openparts import PANES_MAX
 from elf.job.worker.stream import StreamWorker, WorkerSettings
 from lab.chaos.engine import SECOND, PyEngine, plan
 from lab.chaos.story import behind, play
@@ -131,6 +132,22 @@ def test_a_checkpoint_is_as_large_as_what_came_since_the_last_one() -> None:
         (main,) = (sealed for sealed in one.handle(Finish()).sealed if not sealed.part)
         counts = contents(main)[0]
         assert (counts[".rows_in"], sum(key[0] != "." for key in counts)) == (2_000, 2_000)
+
+
+def test_of_very_many_open_panes_all_are_copied_in_turn() -> None:
+    """And not the first ones alone."""
+    flow = replace(FLOW, fragment=replace(FLOW.fragment, lateness_us=1_000 * SECOND))
+    worker, copied = StreamWorker("s", EAGER, PyEngine()), list[int]()
+    worker.handle(Install(flow))
+    pane_us, panes = flow.fragment.pane_us, 2 * PANES_MAX + 9
+    rows = [(pane * pane_us, "a") for pane in range(panes)]
+    for number, some in enumerate((rows, rows[-1:], rows[-1:])):
+        at = panes + number - 1 if number else 0
+        outcome = worker.handle(Feed(chunk(some, at), 5_000 + 1_000 * number))
+        there = [sealed.start for sealed in outcome.sealed if is_open(sealed.part)]
+        assert len(there) <= PANES_MAX
+        copied += there
+    assert copied == list(range(panes))
 
 
 def test_a_pane_that_was_open_before_copies_were_eager_has_no_parts() -> None:

@@ -22,7 +22,8 @@ from elf.job.snapshots import Sealed
 from elf.job.spec import END_OF_TIME, START_OF_TIME, Flow
 
 PANES_MAX: Final = 64
-"""Panes of a flow that are copied at one checkpoint; of more the first ones, the others at the next."""
+"""Panes of a flow that are copied at one checkpoint; of more that have got something the first ones, the
+others at the next."""
 BYTES_MAX: Final = 64 << 20
 """What the parts of a flow's open panes come to at most. Beyond it nothing more is copied before a seal."""
 
@@ -65,9 +66,10 @@ class OpenParts:
             return START_OF_TIME
         if counted is None:  # they are in the first of several key ranges
             return END_OF_TIME
-        panes = counted["_pane"].to_numpy()
-        panes = panes[panes >= self._since]
-        return END_OF_TIME if len(panes) <= PANES_MAX else int(panes[PANES_MAX])
+        known = {pane: one.counted for pane, one in self._panes.items()}
+        grown = [pane for pane, counts in _totals(counted).items() if counts != known.get(pane, _NOTHING)]
+        grown = [pane for pane in grown if pane >= self._since]
+        return END_OF_TIME if len(grown) <= PANES_MAX else grown[PANES_MAX]
 
     def take(self, below: int, groups: pa.Table | None, counted: pa.Table | None) -> list[Sealed]:
         """The next part of each open pane below that has got something: these ``groups``; ``counted`` as for
@@ -112,10 +114,7 @@ class OpenParts:
         self, below: int, groups: pa.Table | None, counted: pa.Table | None
     ) -> list[tuple[int, tuple[int, ...], pa.Table | None]]:
         """(pane, all that was counted of it, new groups) of panes below."""
-        totals: dict[int, tuple[int, ...]] = {}
-        if counted is not None:
-            columns = [counted[name].to_pylist() for name in ("_pane", *COUNTER_COLUMNS)]
-            totals = {pane: tuple(rest) for pane, *rest in zip(*columns, strict=True)}
+        totals = {} if counted is None else _totals(counted)
         by_pane: dict[int, pa.Table] = {}
         if groups is not None and groups.num_rows:
             of = groups["_pane"].to_numpy()
@@ -154,6 +153,12 @@ class OpenParts:
 
 
 _NOTHING: Final = (0,) * len(COUNTER_COLUMNS)
+
+
+def _totals(counted: pa.Table) -> dict[int, tuple[int, ...]]:
+    """What was counted of each pane, in their order."""
+    columns = [counted[name].to_pylist() for name in ("_pane", *COUNTER_COLUMNS)]
+    return {pane: tuple(rest) for pane, *rest in zip(*columns, strict=True)}
 
 
 def _gaps(counted: pa.Table | None) -> dict[int, set[Gap]]:
