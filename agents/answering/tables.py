@@ -191,8 +191,7 @@ class Tables:
                 continue
             if error == SILENT or error.startswith("its key"):
                 break
-            lacks = error == NO_TABLE and part.lacks
-            if not near and (lacks or (error in (NO_TABLE, BEHIND) and self._is_over(part))):
+            if not near and ((error == NO_TABLE and part.lacks) or self._is_over(part)):
                 raise Lacks(self._refused(part.spec, job, at, error))
             if not near and tried < TRIES - 1:
                 yield [Until(partial(self._moved, part, job, at))]
