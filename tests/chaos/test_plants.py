@@ -105,7 +105,7 @@ FIRST: dict[Plant, int] = {
     plants.commits.lets_two_lead: 2,
     plants.commits.holds_for_ever: 29,
     plants.rollup.merges_what_overlaps: 2,
-    plants.stragglers.is_always_sure: 5,
+    plants.stragglers.is_always_sure: 39,
     plants.stragglers.forgets_what_was_left_out: 5,
     plants.past.forgets_what_it_has_read: 7,
     plants.replicas.holds_a_mirrors_piece_beside: 3,

@@ -123,7 +123,7 @@ async def test_the_shell_learns_what_completes_from_its_agent() -> None:
         ("CREATE JOB b", "", []),
         ("SELECT * FROM c", "", ["clicks"]),
         ("SELECT * FROM JOB c", "", ["clients"]),
-        ("SELECT pro", " FROM clicks", ["product"]),
+        ("SELECT pro", " FROM clicks", ["product", "PRODUCTION"]),
         ("SELECT COUNT(*), user.", " FROM clicks", ["user.id"]),
         ("SELECT c_", " FROM clicks", []),
         ("SELECT x FROM access WHERE sta", "", ["status"]),
