@@ -21,6 +21,8 @@ from elf.errors import UserError
 
 UNSHARE: Final = ("unshare", "--user", "--map-root-user", "--net", "--fork", "--kill-child")
 """Before a command that makes regions."""
+HOLDER: Final = ("unshare", "--net", "cat")
+"""Is a region for as long as whoever has begun it: then its standard input ends."""
 BURST: Final = "2kb"
 WAITS: Final = "30s"
 """So long a packet may wait for its turn at a link: nothing is lost there."""
@@ -46,7 +48,7 @@ class Spaces:
     def __enter__(self) -> Spaces:
         _run("ip", "link", "set", "lo", "up")
         for name in self._names:
-            self._holders[name] = subprocess.Popen(["unshare", "--net", "sleep", "infinity"])
+            self._holders[name] = subprocess.Popen(HOLDER, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
         for name in self._names:
             self._open(name)
         for a, b in combinations(self._names, 2):

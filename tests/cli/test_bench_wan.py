@@ -90,3 +90,23 @@ def test_a_link_carries_what_it_is_said_to_and_the_others_more() -> None:
     assert float(took) > 0.8, "a second, and less what may go at once"
     assert 125_000 < int(sent) < 140_000
     assert int(other) < 5_000
+
+
+def test_a_side_that_is_killed_leaves_no_region_behind() -> None:
+    """Else whoever waits for what it says would wait for ever."""
+    try:
+        check()
+    except UserError as error:
+        pytest.skip(str(error))
+    script = """
+        import os
+        from lab.wan.spaces import Spaces
+
+        spaces = Spaces(["eu", "us"])
+        spaces.__enter__()
+        print(*(holder.pid for holder in spaces._holders.values()), flush=True)
+        os.kill(os.getpid(), 9)
+    """
+    command = [*UNSHARE, sys.executable, "-c", textwrap.dedent(script)]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment(), timeout=60)
+    assert len(done.stdout.split()) == 2, done.stderr
