@@ -173,6 +173,12 @@ def test_what_is_held_turns_at_a_bound_of_both_and_no_unit_is_given_away() -> No
     border.add(raw(18, 1), 50)
     assert border.change(3, 6) == []
     assert [unit for _, unit in border.change(2, 6)] == [1], "two turns at once are one too many"
+    border = Border()
+    border.change(6)
+    border.add(raw(6, 1), 0)
+    assert border.change(2, 6) == []
+    assert border.change(2, 6) == []
+    assert [unit for _, unit in border.change(2, 2)] == [1], "nobody takes six any more"
 
 
 def test_routes_are_planned_once_a_period_and_not_where_nothing_crosses(

@@ -100,10 +100,11 @@ class Border:
     def change(self, panes: int, allowed: int | None = None) -> list[tuple[Pieces, int]]:
         """Hold units of so many panes from now on. ``allowed``: how many readers let be one (None: as many as
         that). What is here of others they do not let be one leaves as it is."""
-        if panes == self.panes:
+        most = panes if allowed is None else allowed
+        if panes == self.panes and not any(most % held.panes for held in self._units.values()):
             return []
         turning = any(held.panes != self.panes for held in self._units.values())
-        if (panes if allowed is None else allowed) % self.panes or panes == 1 or turning:
+        if most % self.panes or panes == 1 or turning:
             found = [
                 one for at, held in sorted(self._units.items()) for one in self._as_it_is(at, at + held.panes)
             ]
