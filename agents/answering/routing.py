@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from typing import Final, Literal
 
 from agents.answering.asks import Procedure, Say
-from agents.answering.routes import Found, Routes, Turn
+from agents.answering.routes import Found, Pair, Routes, Turn
 from elf.job.catalog.log import CatalogLog
 from elf.job.messages.log import DecideRoute
 from elf.job.probes import ProbeLink
@@ -25,6 +25,7 @@ from elf.planning.pacing import Change, Pace, paced
 from elf.wire.clients import Reply
 
 Mode = Literal["off", "propose", "act"]
+UNKNOWN: Final = ("at least", "not measured")
 PROBES_MAX: Final = 6
 """So many links are probed at a time, with ``PROBE_BYTES_MAX`` each at most."""
 PACE: Final = Pace(period_ms=60_000, follow_ms=60_000, rest_ms=300_000, most=120)
@@ -38,6 +39,8 @@ class Routing:
         self._log = log
         self._routes = routes
         self._next_ms = 0
+        self._asked_ms: dict[Pair, int] = {}
+        """When a link was to be probed last."""
 
     def due(self, now_ms: int) -> bool:
         """Whether it is time to plan. Asked of the leader of the voters only; the first plan is made when
@@ -55,7 +58,7 @@ class Routing:
         if self.mode != "off" and not words:
             found = yield from self._routes.found()
             words = self._words(found.turned.turns, "; ".join(found.turned.why), now_ms)
-            if probes := _probes(found):
+            if probes := self._probes(found, now_ms):
                 yield [Say(probes)]
         if words:
             yield [Say(tuple(("", word) for word in words))]
@@ -82,12 +85,15 @@ class Routing:
             for one in self._log.routings.acting()
         ]
 
-
-def _probes(found: Found) -> tuple[tuple[str, ProbeLink], ...]:
-    """Whom to ask to probe which links. Each agent is asked of one."""
-    asked: dict[str, str] = {}
-    for link in found.told.get("links", ()):
-        ends = found.agents.get(link["origin"], ""), found.agents.get(link["target"], "")
-        if link["is"] in ("at least", "not measured") and all(ends) and ends[0] not in asked:
-            asked[ends[0]] = ends[1]
-    return tuple((at, ProbeLink(to=to)) for at, to in list(asked.items())[:PROBES_MAX])
+    def _probes(self, found: Found, now_ms: int) -> tuple[tuple[str, ProbeLink], ...]:
+        """Whom to ask to probe which links, those first for which this was longest ago, since some may never
+        answer. Each agent is asked of one."""
+        asked: dict[str, Pair] = {}
+        links = found.told.get("links", ())
+        unknown = [(one["origin"], one["target"]) for one in links if one["is"] in UNKNOWN]
+        for pair in sorted(unknown, key=lambda pair: self._asked_ms.get(pair, 0)):
+            ends = found.agents.get(pair[0], ""), found.agents.get(pair[1], "")
+            if all(ends) and ends[0] not in asked and len(asked) < PROBES_MAX:
+                asked[ends[0]] = pair
+                self._asked_ms[pair] = now_ms
+        return tuple((at, ProbeLink(to=found.agents[pair[1]])) for at, pair in asked.items())

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from agents.answering.routes import Told, Wanted
+from agents.answering.routes import Found, Told, Wanted
 from agents.answering.routesplanned import planned
 from agents.answering.routing import Mode, Routing
 from elf.batch import decode
@@ -222,3 +222,15 @@ def test_a_job_whose_way_leads_over_a_region_that_has_gone_is_planned() -> None:
     assert found.plan is not None
     assert found.turned.turns == ()
     assert found.loads["eu", "us"]["today_load"] == pytest.approx(1_000, rel=0.05)
+
+
+def test_a_link_whose_probes_are_never_answered_does_not_keep_others_from_theirs() -> None:
+    regions = ("ap", "eu", "sa", "us")
+    found = Found(
+        {"links": [link(a, b, 1.0, "at least") for a in regions for b in regions if a != b]},
+        agents={region: f"{region}:1" for region in regions},
+    )
+    routing = Routing(CatalogLog(), None, "act", PACE)  # type: ignore[arg-type]
+    rounds = [routing._probes(found, 1_000 * n) for n in range(1, 4)]
+    assert [len({at for at, _ in some}) for some in rounds] == [4, 4, 4], "one link of each agent"
+    assert len({(at, word.to) for some in rounds for at, word in some}) == 12
