@@ -128,6 +128,7 @@ def test_a_route_that_leads_in_circles_or_comes_late_is_none() -> None:
     assert entry_for(log, DecideRoute(uid=uid, target="eu", panes=2, at_ms=50, why="w")) is None
     assert misled("eu", (("eu", "us"),)) == "eu is where all of it goes"
     assert misled("eu", (("us", "ap"), ("us", "sa"))) == "a region has two ways"
+    assert "room for 64" in misled("eu", tuple((f"r{n}", "us") for n in range(65))), "nobody could read it"
     signed = CatalogLog(trust=TRUST)
     assert "nobody else" in forbidden(signed, "a:1", "b:1", word, 0)
     assert forbidden(signed, "a:1", "a:1", word, 0) == ""

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from elf.job.messages.log import DecideRoute, RouteDecided, Vias
+from elf.job.messages.log import REGIONS_MAX, DecideRoute, RouteDecided, Vias
 
 KEPT: Final = 512
 """The last decisions, which are shown."""
@@ -20,6 +20,8 @@ KEPT: Final = 512
 def misled(target: str, vias: Vias) -> str:
     """Why nothing can go so; empty: it can. None takes more than two hops, so that no circle is decided."""
     sources, over = {source for source, _ in vias}, {via for _, via in vias}
+    if len(vias) > REGIONS_MAX:
+        return f"{len(vias)} regions have a way, and an entry has room for {REGIONS_MAX}"
     if len(sources) < len(vias):
         return "a region has two ways"
     if target in sources | over:
