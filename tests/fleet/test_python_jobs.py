@@ -201,6 +201,15 @@ class Sales(Job):
 """
 
 
+FAILS = """
+from elf.job import Job
+
+class Fails(Job):
+    def deliver(self, app, message):
+        return message["nothing"]
+"""
+
+
 async def test_micro_promotion_gives_the_products_clicked_most_a_discount_on_every_agent(
     three: Fleet,
 ) -> None:
@@ -253,8 +262,12 @@ async def test_micro_promotion_gives_the_products_clicked_most_a_discount_on_eve
             assert {"expected", "reported", "missing", "late"} <= set(window["status"])
             with pytest.raises(UserError, match="there is no job nobody; jobs: popular, promo, sales"):
                 await client.query("nobody")
-            with pytest.raises(UserError, match=r"job promo gave no answer: micro_promotion\.py:.*TypeError"):
-                await client.query("promo", {"since": "x"})
+            all_batches: Any = await client.query("promo", {"since": "x"})  # no number: from the first one
+            assert all_batches[0]["batch"] == 1
+            await client.submit(FAILS, "fails.py", "fails")
+            with pytest.raises(UserError, match=r"job fails gave no answer: fails\.py:.*TypeError"):
+                await client.query("fails", 1)
+            await client.sql("DROP JOB fails")
         finally:
             clicking.cancel()
         await client.sql("DROP JOB promo")
