@@ -85,7 +85,8 @@ class Tables(Bench[str, Read]):
 
         def run() -> Read:
             folder = scratch.folder / f"run-{time.monotonic_ns()}"
-            more = {f"web-{number:03}": {"http": HTTP} for number in range(self.agents)}
+            config = {"http": HTTP, "quotas": {"statements_per_sec": 0}}
+            more = {f"web-{number:03}": config for number in range(self.agents)}
             return on_fleet(folder, self.agents, self._work, hosts=self.hosts, more=more)
 
         return {"reads": run}
