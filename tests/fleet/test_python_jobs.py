@@ -262,8 +262,8 @@ async def test_micro_promotion_gives_the_products_clicked_most_a_discount_on_eve
             assert {"expected", "reported", "missing", "late"} <= set(window["status"])
             with pytest.raises(UserError, match="there is no job nobody; jobs: popular, promo, sales"):
                 await client.query("nobody")
-            all_batches: Any = await client.query("promo", {"since": "x"})  # no number: from the first one
-            assert all_batches[0]["batch"] == 1
+            all_batches: Any = await client.query("promo", {"since": "x"})  # no number: all that are kept
+            assert len(all_batches) >= len(batches)
             await client.submit(FAILS, "fails.py", "fails")
             with pytest.raises(UserError, match=r"job fails gave no answer: fails\.py:.*TypeError"):
                 await client.query("fails", 1)
