@@ -18,13 +18,13 @@ from typing import Any, Final
 import pyarrow as pa
 
 from elf.job.graphs import Components, GraphJob, PageRank, ShortestPaths
-from elf.job.graphs.algorithms import DAMPING
 from elf.job.graphs.part import SLOTS, cut, part_of, pieces_of
 from elf.job.program.calls import Place
 from elf.job.program.host import JobError
 from elf.job.program.seats import masters_name
 from elf.job.program.values import pack_value, unpack_value
 from elf.planning.stretches import equal, greedy, leavers
+from elf.ql.graphs import DAMPING
 
 MASTER: Final = "master"
 AGENTS: Final = (1, 3, 8)

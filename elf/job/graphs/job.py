@@ -144,6 +144,10 @@ class GraphJob(Job, ABC):
 
         Raises:
             What your code raises makes the job ``failing``.
+
+        Example:
+            >>> two_agents(Degrees)[1].first(vertices(["ada"], out=[3.0]), 1).tolist()
+            [0.0]
         """
 
     def tell(self, values: Values, vertices: Vertices) -> Values:
@@ -158,6 +162,10 @@ class GraphJob(Job, ABC):
 
         Raises:
             What your code raises makes the job ``failing``.
+
+        Example:
+            >>> two_agents(Degrees)[1].tell(np.array([5.0]), vertices(["ada"])).tolist()
+            [1.0]
         """
         return values
 
@@ -198,6 +206,10 @@ class GraphJob(Job, ABC):
 
         Raises:
             What your code raises makes the job ``failing``.
+
+        Example:
+            >>> two_agents(Degrees)[1].update(None, np.array([2.0]), vertices(["ada"]), 1, 0.0).tolist()
+            [2.0]
         """
 
     def measure(self, before: Values | None, values: Values, vertices: Vertices) -> Values:
@@ -234,6 +246,10 @@ class GraphJob(Job, ABC):
 
         Raises:
             What your code raises makes the job ``failing``.
+
+        Example:
+            >>> two_agents(Degrees)[0].goes_on(1, 3.0)
+            False
         """
 
     def answer(self, values: Values, vertices: Vertices) -> pa.Table:

@@ -122,9 +122,6 @@ class Part:
         """By source, the sum of the weights of its edges into this part."""
         return np.bincount(self.places, weights=self.weights, minlength=len(self.sources)).astype(np.float64)
 
-    def with_out(self, out: Doubles) -> Part:
-        return Part(self.ids, self.names, out, self.sources, self.degrees, self.places, self.weights)
-
     def cut(self, slots: Range) -> Pieces:
         first, last = within(self.ids, slots)
         edges = slice(*np.searchsorted(self.targets, [first, last]))

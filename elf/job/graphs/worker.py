@@ -21,6 +21,7 @@ import numpy as np
 import pyarrow as pa
 
 from elf.batch import encode
+from elf.fields import replace
 from elf.job.graphs.part import (
     Part,
     Pieces,
@@ -82,10 +83,6 @@ class Algorithm(Protocol):
     def answer(self, values: Values, vertices: Vertices) -> pa.Table: ...
 
 
-class TooLarge(JobError):
-    """A part, or what is to be sent of it, is more than an agent may have."""
-
-
 @dataclass
 class Making:
     """A layout that is being made. ``of``: who has which slots; ``froms``: who sends pieces of them."""
@@ -122,7 +119,6 @@ class Worker:
         self, me: str, algorithm: Algorithm, edges: Callable[[], pa.Table], kept: Word | None = None
     ) -> None:
         self.me, self._algorithm, self._edges = me, algorithm, edges
-        self.run = 0
         self._reset(0)
         if kept is not None:
             self._restore(kept)
@@ -180,13 +176,13 @@ class Worker:
             sends += self._advance()
             size = sum(_size(message) for _, message in sends)
             if size > SENT_BYTES_MAX:
-                raise TooLarge(f"agent {self.me} would have {size} bytes to send; at most {SENT_BYTES_MAX}")
+                raise JobError(f"agent {self.me} would have {size} bytes to send; at most {SENT_BYTES_MAX}")
         except JobError as error:
             return self.refused(word.get("layout", -1), error)
         if (had := self._bytes()) > HAD_BYTES_MAX:
             why = f"agent {self.me} would have {had} bytes of the graph; at most {HAD_BYTES_MAX}"
             newest = max(self._making, default=-1)  # what can be spared, if another one counts already
-            return [*sends, *self.refused(newest, TooLarge(f"{why}: spread it over more agents"))]
+            return [*sends, *self.refused(newest, JobError(f"{why}: spread it over more agents"))]
         return sends
 
     def refused(self, layout: int, why: JobError) -> Sends:
@@ -288,7 +284,7 @@ class Worker:
             weighted = bool(self._algorithm.weight) or layout > 0
             making.part, making.pieces, making.pieces_bytes = part_of(pieces, weighted=weighted), {}, 0
             if len(making.part.image) > PART_BYTES_MAX:
-                raise TooLarge(
+                raise JobError(
                     f"the part of agent {self.me} has {len(making.part.image)} bytes; at most "
                     f"{PART_BYTES_MAX}: spread the graph over more agents"
                 )
@@ -315,7 +311,7 @@ class Worker:
             if len(places):
                 making.lists[who] = places
         making.wants = {}
-        return part.with_out(out) if new else part
+        return replace(part, out=out) if new else part
 
     # -- iterations ------------------------------------------------------------------------------------------
 
