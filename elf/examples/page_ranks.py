@@ -9,7 +9,7 @@ the one that was asked for (*Assured cloud computing*, 6.5.2, LFGraph).
 For a graph that fits one process a query does it, with more exactness about windows: ``WITH GRAPH pagerank``.
 
 To change it: the class's base (``Components``, ``ShortestPaths``), ``edges``, and with ``--set`` what stands
-at the top of ``GraphJob`` and ``PageRank``.
+at the top of ``GraphJob``, ``Algorithm`` and ``PageRank``.
 """
 
 from elf.job.graphs import PageRank

@@ -4,7 +4,8 @@ one process should not hold. ``WITH GRAPH`` in a query makes smaller ones at a j
 A computation is a job in Python (``elf.job.program``); nothing else of an agent knows of it. The fleet's
 agents send the edges of their own rows to those that have the vertices (``worker``, over ``part``), and these
 go through iterations together, which the master begins and counts (``barrier``). ``job`` is what both are
-part of, and what users write subclasses of; ``algorithms`` has those that are ready.
+part of, and what users write subclasses of; ``algorithm`` is what these say of values, and ``algorithms`` has
+those that are ready.
 
 Rules, and where they come from:
 
@@ -19,7 +20,8 @@ Rules, and where they come from:
   and sums are in the order of hashes, whoever has them.
 """
 
+from elf.job.graphs.algorithm import Algorithm
 from elf.job.graphs.algorithms import Components, PageRank, ShortestPaths
 from elf.job.graphs.job import GraphJob
 
-__all__ = ["Components", "GraphJob", "PageRank", "ShortestPaths"]
+__all__ = ["Algorithm", "Components", "GraphJob", "PageRank", "ShortestPaths"]

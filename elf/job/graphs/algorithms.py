@@ -1,5 +1,5 @@
-"""The algorithms of ``WITH GRAPH`` (``elf.ql.graphs``) over the vertices of several agents. ``GraphJob`` says
-what their methods take and give."""
+"""The algorithms of ``WITH GRAPH`` (``elf.ql.graphs``) over the vertices of several agents. ``Algorithm``
+says what their methods take and give."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from elf.job.graphs.algorithm import Vertices
 from elf.job.graphs.job import GraphJob
 from elf.job.graphs.part import Values
-from elf.job.graphs.worker import Vertices
 from elf.job.program.host import Host, JobError
-from elf.ql.graphs import DAMPING
+from elf.ql.graphs import DAMPING, ITERATIONS
 
 MEMBERS: Final = 20
 """Of a component, that its row names."""
@@ -41,7 +41,7 @@ class PageRank(GraphJob):
         ['Doom', 'ada', 'bob']
     """
 
-    iterations = 20
+    iterations = ITERATIONS
 
     def __init__(self, name: str, creator: str, host: Host) -> None:
         """Made by the agent, as ``GraphJob``.

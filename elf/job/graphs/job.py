@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
-import numpy as np
 import pyarrow as pa
 
+from elf.job.graphs.algorithm import Algorithm
 from elf.job.graphs.barrier import PARTS_MAX, Barrier
-from elf.job.graphs.part import Values
-from elf.job.graphs.worker import Sends, Vertices, Word, Worker
+from elf.job.graphs.worker import Sends, Word, Worker
 from elf.job.program.api import Job
 from elf.job.program.host import Host, JobError
 from elf.job.program.seats import MASTER, masters_name
@@ -20,7 +18,7 @@ EDGES: Final = "edges"
 """The subscription that has the edges."""
 
 
-class GraphJob(Job, ABC):
+class GraphJob(Algorithm, Job):
     """A computation over the vertices of a graph, which lie on several agents. A subclass says what edges
     are; take ``PageRank``, ``Components`` or ``ShortestPaths``, or write an algorithm of your own.
 
@@ -32,19 +30,16 @@ class GraphJob(Job, ABC):
     A query of the job is None (how it goes, and the rows of the last result), ``{"top": n}`` (the first rows
     of it), or ``{"begin": True}`` (a computation begins, and ends the one before).
 
+    What is to be said of values, and of the rows of a result, is in ``Algorithm``.
+
     Attributes:
         every (float): seconds between two looks of the master.
         edges (str): a query of ELF-QL, as for ``subscribe``: a row for each edge. With WINDOWING the edges of
             a computation are those of the window when it begins, on each agent.
         ends (tuple[str, str]): its columns with the ends of an edge: from the first to the second.
-        weight (str): its column with the weight of an edge; empty: each edge weighs 1.
         parts (int): how many agents have a part of the vertices, of those there are; at most 32.
         pause (float): seconds between a computation and the next one. 0: only when it is asked to begin.
         patience (float): seconds after which a computation begins again without agents that say nothing.
-        rows (int): so many rows of a result are kept.
-        both_ways (bool): whether edges go both ways.
-        integers (bool): whether values are integers of 64 bits, and not doubles.
-        combine (str): what a vertex hears: the ``sum``, or the ``min``.
 
     Example:
         How many edges lead to each vertex:
@@ -78,14 +73,9 @@ class GraphJob(Job, ABC):
     every = 1.0
     edges = ""
     ends: Sequence[str] = ()
-    weight = ""
     parts = 3
     pause = 60.0
     patience = 60.0
-    rows = 1000
-    both_ways: ClassVar[bool] = False
-    integers: ClassVar[bool] = False
-    combine: ClassVar[str] = "sum"
 
     def __init__(self, name: str, creator: str, host: Host) -> None:
         """Made by the agent, as ``Job``.
@@ -128,168 +118,6 @@ class GraphJob(Job, ABC):
             0
         """
         return self.flush(EDGES)
-
-    @abstractmethod
-    def first(self, vertices: Vertices, count: int) -> Values:
-        """The values that vertices begin with.
-
-        Args:
-            vertices (Vertices): of this part: ``names`` (pyarrow.Array of texts), ``out`` (numpy doubles: the
-                sum of the weights of the edges out of each) and ``ids`` (numpy integers: the hashes of the
-                names, ascending).
-            count (int): how many vertices the whole graph has.
-
-        Returns:
-            numpy.ndarray: a value for each vertex of the part, in its order.
-
-        Raises:
-            What your code raises makes the job ``failing``.
-
-        Example:
-            >>> two_agents(Degrees)[1].first(vertices(["ada"], out=[3.0]), 1).tolist()
-            [0.0]
-        """
-
-    def tell(self, values: Values, vertices: Vertices) -> Values:
-        """What vertices tell along the edges out of them. Without an override it is their value.
-
-        Args:
-            values (numpy.ndarray): of the part, after an iteration.
-            vertices (Vertices): as in ``first``.
-
-        Returns:
-            numpy.ndarray: one for each vertex.
-
-        Raises:
-            What your code raises makes the job ``failing``.
-
-        Example:
-            >>> two_agents(Degrees)[1].tell(np.array([5.0]), vertices(["ada"])).tolist()
-            [1.0]
-        """
-        return values
-
-    def along(self, told: Values, weights: Values) -> Values:
-        """What arrives at the end of edges. Without an override it is what was told.
-
-        Args:
-            told (numpy.ndarray): for each edge, what was told at its beginning.
-            weights (numpy.ndarray): their weights.
-
-        Returns:
-            numpy.ndarray: one for each edge.
-
-        Raises:
-            What your code raises makes the job ``failing``.
-
-        Example:
-            >>> two_agents(Degrees)[1].along(np.array([1.0]), np.array([3.0])).tolist()
-            [1.0]
-        """
-        return told
-
-    @abstractmethod
-    def update(self, values: Values, heard: Values, vertices: Vertices, count: int, total: float) -> Values:
-        """The values of the next iteration.
-
-        Args:
-            values (numpy.ndarray): those of this one.
-            heard (numpy.ndarray): for each vertex the sum or the least of what has arrived; without edges 0,
-                or infinity (the greatest integer).
-            vertices (Vertices): as in ``first``.
-            count (int): how many vertices the whole graph has.
-            total (float): the sum of what all vertices have measured in this iteration.
-
-        Returns:
-            numpy.ndarray: one for each vertex. What is added up in the order of the vertices is the same
-            wherever they are.
-
-        Raises:
-            What your code raises makes the job ``failing``.
-
-        Example:
-            >>> two_agents(Degrees)[1].update(None, np.array([2.0]), vertices(["ada"]), 1, 0.0).tolist()
-            [2.0]
-        """
-
-    def measure(self, before: Values | None, values: Values, vertices: Vertices) -> Values:
-        """What is added up over all vertices. Without an override: how many values have changed.
-
-        Args:
-            before (numpy.ndarray | None): the values of the iteration before; None: these are the first.
-            values (numpy.ndarray): those of this iteration.
-            vertices (Vertices): as in ``first``.
-
-        Returns:
-            numpy.ndarray: a number for each vertex.
-
-        Raises:
-            What your code raises makes the job ``failing``.
-
-        Example:
-            >>> two_agents(Degrees)[1].measure(np.array([1.0]), np.array([3.0]), vertices(["ada"])).tolist()
-            [True]
-        """
-        changed: Values = np.ones(len(values)) if before is None else values != before
-        return changed
-
-    @abstractmethod
-    def goes_on(self, number: int, total: float) -> bool:
-        """At the master: whether there is another iteration.
-
-        Args:
-            number (int): of the iteration that is over; that with the first values is 0.
-            total (float): the sum of what its vertices have measured.
-
-        Returns:
-            bool: whether there is.
-
-        Raises:
-            What your code raises makes the job ``failing``.
-
-        Example:
-            >>> two_agents(Degrees)[0].goes_on(1, 3.0)
-            False
-        """
-
-    def answer(self, values: Values, vertices: Vertices) -> pa.Table:
-        """The rows of a part. Without an override: the ``rows`` greatest values, by ``vertex`` and ``value``.
-
-        Args:
-            values (numpy.ndarray): of the last iteration.
-            vertices (Vertices): as in ``first``.
-
-        Returns:
-            pyarrow.Table: at most 4 MiB when it is packed.
-
-        Raises:
-            What your code raises makes the job ``failing``.
-
-        Example:
-            >>> two_agents(Degrees)[1].answer(np.array([3.0]), vertices(["ada"])).to_pylist()
-            [{'vertex': 'ada', 'value': 3.0}]
-        """
-        return self.result([pa.table({"vertex": vertices.names, "value": values})])
-
-    def result(self, tables: list[pa.Table]) -> pa.Table:
-        """At the master: the rows of a result. Without an override as ``answer``, of all parts.
-
-        Args:
-            tables (list[pyarrow.Table]): what ``answer`` has given for each part.
-
-        Returns:
-            pyarrow.Table: what a query is answered with.
-
-        Raises:
-            What your code raises makes the job ``failing``.
-
-        Example:
-            >>> one, other = ({"vertex": [name], "value": [n]} for name, n in (("ada", 1), ("bob", 3)))
-            >>> two_agents(Degrees)[0].result([pa.table(one), pa.table(other)])["vertex"].to_pylist()
-            ['bob', 'ada']
-        """
-        order = [("value", "descending"), ("vertex", "ascending")]
-        return pa.concat_tables(tables).sort_by(order).slice(0, self.rows)
 
     # -- how it is done --------------------------------------------------------------------------------------
 

@@ -15,13 +15,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Final, Protocol
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 
 from elf.batch import encode
 from elf.fields import replace
+from elf.job.graphs.algorithm import Algorithm
 from elf.job.graphs.part import (
     Part,
     Pieces,
@@ -52,35 +53,6 @@ HAD_BYTES_MAX: Final = 12 << 20
 MESSAGE_ROWS: Final = 100_000
 MESSAGE_BYTES: Final = 2 << 20
 """Of pieces in one message, on the mean."""
-
-
-class Vertices(Protocol):
-    """What an algorithm may know of the vertices of a part: a value of each, in the same order."""
-
-    @property
-    def ids(self) -> Values: ...
-    @property
-    def names(self) -> pa.Array: ...
-    @property
-    def out(self) -> Values: ...
-
-
-class Algorithm(Protocol):
-    """See ``elf.job.graphs.GraphJob``."""
-
-    weight: str
-    both_ways: ClassVar[bool]
-    integers: ClassVar[bool]
-    combine: ClassVar[str]
-
-    def first(self, vertices: Vertices, count: int) -> Values: ...
-    def tell(self, values: Values, vertices: Vertices) -> Values: ...
-    def along(self, told: Values, weights: Values) -> Values: ...
-    def update(
-        self, values: Values, heard: Values, vertices: Vertices, count: int, total: float
-    ) -> Values: ...
-    def measure(self, before: Values | None, values: Values, vertices: Vertices) -> Values: ...
-    def answer(self, values: Values, vertices: Vertices) -> pa.Table: ...
 
 
 @dataclass
