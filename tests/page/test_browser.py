@@ -79,6 +79,11 @@ GROUPED: tuple[tuple[str, list[str]], ...] = (
         "WINDOWING 5 SECONDS",
         ["p", "k"],
     ),
+    (
+        "SELECT trees, sample AS s, COUNT(*) AS n FROM a GROUP BY trees, sample TREES 16 SAMPLE BY k 5 % "
+        "WINDOWING 5 SECONDS",
+        ["trees", "s"],
+    ),
     ("SELECT COUNT(*) AS n FROM a WINDOWING 5 SECONDS", []),
 )
 

@@ -8,7 +8,9 @@ const KEPT = 300;
 const SHOWN = 90;
 const SERIES = 8;
 
-const BEHIND = /\b(?:HAVING|ORDER\s+BY|LIMIT|WINDOWING|EMIT|LATENESS|STRAGGLERS|WITHIN|SINCE|PRIORITY\s+(?:RESEARCH|PRODUCTION))\b|;/i;
+/** What may come behind GROUP BY: the clauses of elf/ql/dialect.py. */
+const CLAUSES = ["HAVING", "QUALIFY", "(?:ORDER|SORT) BY", "LIMIT", "OFFSET \\d+", "WINDOWING", "WINDOW (?:TUMBLING|HOPPING|SESSION)", "LATENESS", "WITHIN", "PRIORITY (?:RESEARCH|PRODUCTION)", "EMIT", "STRAGGLERS", "TREES \\d+", "APPROXIMATE", "SINCE", "SAMPLE (?:BY|\\d+)", "WITH GRAPH"];
+const BEHIND = new RegExp(`\\b(?:${CLAUSES.join("|").replaceAll(" ", "\\s+")})\\b|;`, "i");
 
 /** The columns of a query's result by which it groups, also those that have another name there: their numbers measure nothing. */
 export function groupsOf(sql) {
@@ -48,7 +50,6 @@ export class Windows {
     this.legend = h("div", { class: "legend" });
     this.figure = h("div", {}, h("div", { class: "controls" }, h("label", { class: "row" }, "Chart of ", this.choice)), this.plot, this.legend);
     this.table = new Table({ caption: "Rows of the window", bars: true, pick, picks, keys, empty: "no rows in this window" });
-    this.group(keys ?? []);
     this.lines = new Lines(this.plot, signal);
     this.waiting = h("p", { class: "dim" }, "Waiting for the first window …");
     this.body = h("div", { hidden: true }, h("div", { class: "controls" }, this.badge, this.time, this.follow), this.table.node, this.strip, this.figure);
@@ -76,7 +77,6 @@ export class Windows {
 
   /** From now on these columns measure nothing. */
   group(keys) {
-    this.keys = keys;
     this.table.options.keys = keys;
   }
 
@@ -141,7 +141,7 @@ export class Windows {
   drawChart(all) {
     const dated = all.filter((window) => window.end);
     const last = all.at(-1);
-    const measures = (column) => column.kind === "number" && !this.keys.includes(column.name);
+    const measures = (column) => column.kind === "number" && !this.table.options.keys.includes(column.name);
     const numbers = last.columns.filter(measures).map((column) => column.name);
     const keys = last.columns.map((column, place) => [column, place]).filter(([column]) => !measures(column) && column.kind !== "time").map(([, place]) => place);
     this.figure.hidden = dated.length < 2 || !numbers.length;
