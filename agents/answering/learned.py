@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Final
 
 import numpy as np
 
@@ -25,12 +24,9 @@ from elf.job.costs import flow_costs, learned_in
 from elf.job.spec import JobSpec
 from elf.job.stamps import LAST, RootStamp, SealStamp, StampStatus
 from elf.job.work import WorkStatus
-from elf.planning.costs import Delays, FlowCost, JobCosts, MemberCost
+from elf.planning.costs import PANES_MIN, Delays, FlowCost, JobCosts, MemberCost
 from elf.planning.latency import NONE, POLL_S, Member, Moments
 from elf.planning.phases import Pane, phases_of
-
-PANES_MIN: Final = 3
-"""Of fewer panes no delay is learned."""
 
 
 def job_costs(

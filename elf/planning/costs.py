@@ -28,7 +28,7 @@ GROUP_BYTES: Final = 70
 ALIKE: Final = ("any job over the stream", "a job with as many keys", "a job with the same groups")
 """How much what tells a cost is like what is asked for."""
 PANES_MIN: Final = 3
-"""Of fewer panes nothing is learned where something is known."""
+"""Of fewer panes nothing is learned where something is known, and no delay at all."""
 NEAR: Final = 1.25
 """Costs that differ by less than so many times are the same."""
 
