@@ -1,9 +1,9 @@
 """Feeds the stream tasks of an agent: inputs are read ahead of them, in order, as far as there is room.
 
 A stream has a thread that looks at its files and one that is its stream task; chunks go from the one to the
-other over the loop. Reading is held back while a stream task is behind, while the process has more memory
-than it may, while the archive takes nothing, and while the agent leaves: files can wait. What nobody wants is
-not read at all (``agents.tasks.resting``). Rolls are shipped beside everything else."""
+other over the loop. Reading is held back while a stream task is behind, while the agent has taken, or holds,
+more than it may (``agents.tasks.holding``), and while it leaves: files can wait. What nobody wants is not
+read at all (``agents.tasks.resting``). Rolls are shipped beside everything else."""
 
 from __future__ import annotations
 
@@ -19,16 +19,15 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any, Final, Protocol, TypeVar
 
-import psutil
-
 from agents.archive.partitions import HOUR_US, for_people
 from agents.archive.shelf import Held
 from agents.disk.store import StoreError
 from agents.inputs.values import Chunk, Counters, Input, Position
 from agents.logs import Logger
 from agents.ports import Receiver
-from agents.tasks.allowance import PAUSE_S_MIN, Bound
+from agents.tasks.allowance import Bound
 from agents.tasks.archive import ArchiveError
+from agents.tasks.holding import ROLLS_WAITING_MAX, Holding
 from agents.tasks.housekeeping import EVERY_S as HOUSE_EVERY_S
 from agents.tasks.housekeeping import Housekeeping
 from agents.tasks.resting import Resting
@@ -70,10 +69,6 @@ UNREAD_EVERY_MS: Final = 1_000
 """The same of a stream that no flow reads, and between two looks at what the loop has to do for an input."""
 SAID_EVERY_MS: Final = 1_000
 """A stream task that has nothing new to say says so this often."""
-ROOM_POLL_S: Final = 0.2
-ROLLS_WAITING_MAX: Final = 32
-"""Rolls that may wait for an archive that cannot be reached before reading is held back: about 2 GiB of a
-stream's lines (``archive.roll_bytes`` each), which the log files hold as well."""
 SHIP_RETRY_S: Final = 1.0
 PAST_POLL_S: Final = 0.5
 """Between two looks whether some flow reads its past, or may go on."""
@@ -84,8 +79,6 @@ LEARNED_AT_ONCE: Final = 200
 LAG_MS: Final = 50
 """A stream that is behind by less is not behind."""
 LAG_TOLD_EVERY_MS: Final = 1_000
-SHARE_TOLD_EVERY_MS: Final = 60_000
-"""That reading waits for what the agent may take is said so often."""
 ARCHIVE_TOLD_EVERY_MS: Final = 60_000
 """An archive that goes on taking nothing is said so often."""
 
@@ -161,10 +154,14 @@ class Feeding:
         self._leaving = leaving
         self._when_done = when_done
         self._tell = tell
-        self._memory_max_bytes = memory_max_bytes
-        self._allowances = {name: one for name, one in allowances.items() if one.bounds}
-        self._pausing = threading.Lock()
-        self._share_told_ms: int | None = None
+        self._holding = Holding(
+            log,
+            now_ms=now_ms,
+            tell=tell,
+            waited=lambda name: self._perform(name, Waited(str(AGENT), now_ms())),
+            memory_max_bytes=memory_max_bytes,
+            allowances=allowances,
+        )
         self._running = running
         self._housekeeping = housekeeping
         self._receivers = dict(receivers)
@@ -178,8 +175,6 @@ class Feeding:
         self._sampler = ThreadPoolExecutor(1, thread_name_prefix="sample")
         self.gaps: deque[dict[str, object]] = deque(maxlen=GAPS_KEPT)
         """The last gaps that were found, for people."""
-        self._unweighed = 0
-        self._process = psutil.Process()
 
     def tasks(self) -> tuple[StreamTask, ...]:
         return tuple(stream.task for stream in self._streams.values())
@@ -386,12 +381,11 @@ class Feeding:
                 stream.at_end_ms = self._now_ms()
             if chunk is not None:
                 full = 2 * (chunk.end - chunk.start) >= asked
-                more = full and not self._allowances  # they are held between chunks
+                more = full and not self._holding.allows  # they are held between chunks
                 asked = min(2 * asked, CHUNK_BYTES_MAX) if more else CHUNK_BYTES_MIN
                 fed = self._feed(stream, chunk)
-                await self._room(stream)
-                if self._allowances:
-                    await self._within_allowances(stream, fed)
+                await self._holding.room(stream.task, stream.at_end_ms)
+                await self._holding.within(stream.task, stream.at_end_ms, fed, stream.reader)
                 continue
             stream.slots.release()
             if stream.read_bytes == stream.task.counts.bytes_read:
@@ -422,7 +416,7 @@ class Feeding:
         )
         at_end_ms = stream.at_end_ms
         self._when_done(future, lambda outcome: self._fed(stream, outcome, at_end_ms))
-        self._unweighed += chunk.end - chunk.start
+        self._holding.read(chunk.end - chunk.start)
         return future
 
     async def _may_rest(self, stream: _Stream) -> bool:
@@ -585,61 +579,6 @@ class Feeding:
             if now_ms >= until_ms or self._leaving() or not self.reading.is_set():
                 break
         return None
-
-    async def _room(self, stream: _Stream) -> None:
-        """Hold the inputs back while the process, or the archive's folder, holds more than it may: files can
-        wait."""
-        waited_s = told_s = 0.0
-        while (over := self._over_memory()) or stream.task.unshipped > ROLLS_WAITING_MAX:
-            await asyncio.sleep(ROOM_POLL_S)
-            waited_s += ROOM_POLL_S * over
-            if waited_s - told_s >= PAUSE_S_MIN:
-                told_s = waited_s
-                self._held_back(stream, PAUSE_S_MIN, "memory_max_bytes")
-        if told_s:
-            self._has_waited(stream)
-
-    async def _within_allowances(self, stream: _Stream, fed: Future[Outcome]) -> None:
-        """Hold the inputs back while the process has taken more than it may. What a chunk costs is known when
-        it is taken."""
-        await asyncio.wrap_future(fed)
-        pause_s, name = await asyncio.get_running_loop().run_in_executor(stream.reader, self._pause)
-        if pause_s:
-            self._held_back(stream, pause_s, name)
-            await asyncio.sleep(pause_s)
-            self._has_waited(stream)
-
-    def _pause(self) -> tuple[float, str]:
-        """How long to read nothing, and for which setting. On a reader's thread: folders are looked through
-        for it, and what was sent today is written down."""
-        with self._pausing:
-            return max((one.pause_s(), name) for name, one in self._allowances.items())
-
-    def _held_back(self, stream: _Stream, pause_s: float, name: str) -> None:
-        """Tell how far a pause will have put the inputs behind."""
-        now_ms, task = self._now_ms(), stream.task
-        lag_ms = now_ms - (stream.at_end_ms or now_ms) + int(1000 * pause_s)
-        if self._share_told_ms is None or now_ms - self._share_told_ms >= SHARE_TOLD_EVERY_MS:
-            self._share_told_ms = now_ms
-            text = f"reading waits: the agent has taken what it may ({name})"
-            self._log.warning(text, stream=task.facts.stream, behind_secs=round(lag_ms / 1e3))
-        self._tell(was.HeldBack(lag_ms))
-        task.metrics.held_back(task.facts.stream, pause_s)
-
-    def _has_waited(self, stream: _Stream) -> None:
-        """The panes that were open meanwhile say so."""
-        waited = Waited(str(AGENT), self._now_ms())
-        future = stream.thread.submit(stream.task.perform, waited, waited.now_ms)
-        self._when_done(future, lambda outcome: self._worked(stream, "Waited", outcome))
-
-    def _over_memory(self) -> bool:
-        """Looked at once for so many bytes read: asking the system takes longer than a few lines do."""
-        limit = self._memory_max_bytes
-        if limit is None or self._unweighed < CHUNK_BYTES_MIN:
-            return False
-        over = self._process.memory_info().rss > limit
-        self._unweighed = self._unweighed if over else 0
-        return over
 
     def _fed(self, stream: _Stream, outcome: Outcome, at_end_ms: int) -> None:
         """A chunk is taken. ``at_end_ms``: when all there was had been read last, by this chunk or before."""
