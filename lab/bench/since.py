@@ -20,8 +20,8 @@ from lab.bench.options import Repeat
 from lab.bench.runner import Bench, Figure, Report, Scratch, median
 from lab.chaos.agent import SimAgent
 from lab.chaos.engine import SECOND, plan
+from lab.chaos.jobs import since
 from lab.chaos.ledger import windows_of
-from lab.chaos.story import since
 from lab.chaos.world import World
 
 WINDOW_S: Final = 60

@@ -1,9 +1,9 @@
 """Whole fleets on virtual time, with scheduled faults and an oracle: ``elf sim chaos``.
 
-    seed ─▶ ``schedule``: faults and requests, as values ─▶ ``story``: one run
-                 ▲                                             │ ``world``, ``agent``: the fleet
-                 └── ``shrink``: fewer faults                  ▼ ``ledger``: checks each commit at once
-                                                            ``judge``: what must be true in the end
+    seed ─``drawing``─▶ ``schedule``: faults and requests, as values ─▶ ``story``: one run
+                             ▲                                             │ ``world``, ``agent``: the fleet
+                             └── ``shrink``: fewer faults                  ▼ ``ledger``: checks each commit
+                                                                        ``judge``: what must be true at last
 
 The whole protocol is real (nodes, overlay, groups, workers, stores, merges, commits). Clock, network and disk
 are simulated (``ports``, ``disk``), and the map is a few lines of Python (``engine``). Where agents read

@@ -39,7 +39,7 @@ from elf.windows import Kind, Sliding, pane_us_of
 from elf.wire.base import Answer
 from elf.wire.clients import Execute
 
-STREAM = "clicks"
+STREAM, BUYS = "clicks", "buys"
 GONE: Final = "gone for good"
 """Of an agent: with its disk."""
 SECOND = 1_000_000

@@ -25,7 +25,7 @@ from elf.job.spec import JobSpec, is_range
 from elf.job.tables import is_table
 from elf.job.worker.stream import WorkerSettings
 from elf.ql.alert import Alert
-from elf.ql.plan import Plan, Top, with_first
+from elf.ql.plan import Plan
 from elf.ql.promises import Promise
 from elf.wire.base import Request
 from elf.wire.clients import Call, Execute, WindowResult
@@ -33,16 +33,28 @@ from elf.wire.heard import Heard
 from lab.chaos import programs
 from lab.chaos.agent import SimAgent
 from lab.chaos.archives import Archives
-from lab.chaos.engine import EACH, GONE, MOST, SECOND, STREAM, defined, owning, plan, ranged, staged, united
+from lab.chaos.engine import BUYS, GONE, STREAM, defined, owning, plan, staged, united
 from lab.chaos.fates import COMFORT_MS
 from lab.chaos.files import FileLog
+from lab.chaos.jobs import (
+    LATENESS_US,
+    READERS,
+    UNITS,
+    WAIT_US,
+    behind,
+    mirrored,
+    query_of,
+    revising,
+    since,
+    tardy,
+)
 from lab.chaos.judge import Judge
 from lab.chaos.ledger import BROKEN, Finding, Ledger, WindowsName, name_of_result
 from lab.chaos.outside import TARGET
 from lab.chaos.overload import overload, relieve
 from lab.chaos.placing import decide, route, scaled
 from lab.chaos.reference import BANG, BOOM, DROPPING, SEVERAL, reducing
-from lab.chaos.schedule import BUYS, READERS, UNITS, Fault, Schedule
+from lab.chaos.schedule import Fault, Schedule
 from lab.chaos.tables import PAUSE_MS, TableReaders
 from lab.chaos.world import Armed, World
 
@@ -53,10 +65,6 @@ QUIET_MS = 120_000
 each pane of its past, and may retain one pane, takes most of it."""
 LOOK_MS = 2_000
 PROMISE = Promise(500_000, 99.0, best_effort=True)
-WAIT_US = 6 * SECOND
-"""How long a job waits for stragglers."""
-LATENESS_US = 2 * SECOND
-"""The lateness of queries over files, and the agents' own."""
 LATE_BY = {"clock", "leave", "heir"}
 """What makes rows come too late, however they are read: clocks go back, and an agent that leaves seals
 early."""
@@ -92,83 +100,6 @@ class Verdict:
 def play(schedule: Schedule) -> Verdict:
     """Run a schedule. The same schedule has the same verdict and fingerprint, in every process."""
     return Story(schedule).play()
-
-
-def query_of(kind: str) -> Plan:
-    """The query of a job of that kind."""
-    match kind:
-        case "slide":
-            return plan(4, 2, least=2)
-        case "odd":
-            return plan(3, 1)
-        case "four":
-            return united(4, 4)
-        case "six":
-            return united(6, 6)
-        case "where":
-            return plan(2, where="abc")
-        case "both":
-            return plan(4, 2, streams=(STREAM, BUYS))
-        case "top":
-            return replace(plan(2), top=Top("s0", True, False, 2), limit=2)
-        case "trees":
-            return replace(plan(2), trees=3)
-        case "ranked":
-            return ranged(plan(2), MOST, 3)
-        case "tallied":
-            return ranged(plan(3), EACH, 2)
-        case "late":
-            return revising(plan(2))
-        case "long":
-            return revising(plan(3, 1))
-        case "larger":
-            return staged(revising(plan(2, least=2)), 6, 2)
-        case "over":
-            return staged(plan(2), 4, 4)
-        case "joined":
-            return replace(plan(4, 2), beside=(plan(4, 2, where="abc"),))
-        case "final":
-            return replace(plan(2), final=DROPPING)
-        case "wait":
-            return behind(plan(2), wait_us=WAIT_US)
-        case "leap":
-            return behind(plan(2, 1), leap=True)
-        case "leap trees":
-            return replace(behind(plan(2, 1), leap=True), trees=3)
-        case "first":
-            return with_first(behind(replace(plan(2), top=Top("s0", True, False, 1), limit=1), leap=True))
-        case "mirror":
-            return mirrored(plan(2))
-        case _:
-            return plan(2)
-
-
-def mirrored(query: Plan) -> Plan:
-    """The same, with neighbours that answer for stragglers."""
-    fragment, *more = (replace(one, mirror=True) for one in (query.fragment, *query.more))
-    return replace(query, fragment=fragment, more=tuple(more), beside=tuple(map(mirrored, query.beside)))
-
-
-def tardy(query: Plan) -> Plan:
-    """The same, with another lateness."""
-    fragment, *more = (replace(one, lateness_us=LATENESS_US) for one in (query.fragment, *query.more))
-    return replace(query, fragment=fragment, more=tuple(more), beside=tuple(map(tardy, query.beside)))
-
-
-def revising(query: Plan) -> Plan:
-    """The same, with revisions for late rows."""
-    return replace(query, fragment=replace(query.fragment, revise_us=8 * SECOND))
-
-
-def behind(query: Plan, *, wait_us: int | None = None, leap: bool = False) -> Plan:
-    """The same, with another policy for stragglers."""
-    return replace(query, fragment=replace(query.fragment, wait_us=wait_us, leap=leap))
-
-
-def since(query: Plan, since_us: int) -> Plan:
-    """The same, from that event time on."""
-    fragment, *more = (replace(one, since_us=since_us) for one in (query.fragment, *query.more))
-    return replace(query, fragment=fragment, more=tuple(more))
 
 
 class Story:

@@ -120,7 +120,7 @@ def _runs(options: ChaosOptions) -> Iterator[Run]:
 
 def run_seed(seed: int, options: ChaosOptions) -> Run:
     """One seed, and what is left of its schedule if it fails."""
-    from lab.chaos.schedule import drawn
+    from lab.chaos.drawing import drawn
     from lab.chaos.shrink import shrunk
     from lab.chaos.story import play
 

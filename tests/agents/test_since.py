@@ -18,8 +18,8 @@ from elf.job.past import Past
 from elf.job.spec import Flow
 from elf.job.worker.stream import StreamWorker, WorkerSettings
 from lab.chaos.engine import Chunk, PyEngine, Source, plan
+from lab.chaos.jobs import since
 from lab.chaos.past import PastArchive
-from lab.chaos.story import since
 from lab.chaos.task import Log
 from tests.support.archived import append, archive_in
 

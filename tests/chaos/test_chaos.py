@@ -18,8 +18,9 @@ import pytest
 from agents.committing.kept import Contents, Kept
 from elf.cli.main import main
 from elf.fields import replace
+from lab.chaos.drawing import drawn
 from lab.chaos.ledger import LOST, WRONG, Finding
-from lab.chaos.schedule import SAID, STORM_MS, Fault, Schedule, drawn
+from lab.chaos.schedule import SAID, STORM_MS, Fault, Schedule
 from lab.chaos.shrink import shrunk
 from lab.chaos.story import Story, Verdict, play
 from lab.cli.chaos import ChaosOptions, run_chaos

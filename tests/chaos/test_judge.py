@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from agents.disk.store import StoreError
+from lab.chaos.jobs import query_of
 from lab.chaos.judge import Judge
 from lab.chaos.ledger import Ledger
-from lab.chaos.story import query_of
 from lab.chaos.world import World
 
 

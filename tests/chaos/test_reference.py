@@ -9,6 +9,7 @@ import pytest
 from elf.fields import replace
 from elf.ql.plan import Plan
 from lab.chaos.engine import SECOND, plan, staged
+from lab.chaos.jobs import query_of
 from lab.chaos.reference import (
     BANG,
     BOOM,
@@ -21,7 +22,6 @@ from lab.chaos.reference import (
     reducing,
     several,
 )
-from lab.chaos.story import query_of
 
 ROWS = {0: "aab", 2: "abbbbc", 4: "bc"}
 """By second."""

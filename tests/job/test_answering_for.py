@@ -27,7 +27,7 @@ from elf.job.rollup.root import Root
 from elf.job.spec import flow_uid
 from elf.wire.clients import Execute, Reply
 from lab.chaos.engine import SECOND, STREAM, plan, planned
-from lab.chaos.story import behind, mirrored, query_of
+from lab.chaos.jobs import behind, mirrored, query_of
 from tests.support.flow_copies import FLOW, HOLDER, OTHER, OWNER, ROOT, Holder, Owner, flow_of, log_of, rooted
 from tests.support.stragglers import Fleet
 

@@ -19,7 +19,7 @@ from elf.job.snapshots import Sealed
 from elf.job.spec import Flow
 from elf.ql.plan import Plan
 from lab.chaos.engine import plan
-from lab.chaos.story import query_of
+from lab.chaos.jobs import query_of
 from tests.support.stragglers import progress, rooted
 
 LEAP = query_of("leap trees")

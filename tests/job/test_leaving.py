@@ -11,8 +11,7 @@ from elf.job.group.records import group_key
 from elf.job.spec import JobSpec
 from elf.wire.clients import Call, Failed, Reply
 from lab.chaos.agent import SimAgent
-from lab.chaos.engine import SECOND, STREAM, plan
-from lab.chaos.schedule import BUYS
+from lab.chaos.engine import BUYS, SECOND, STREAM, plan
 from lab.chaos.world import World
 from overlay.ids import closeness, node_id
 from tests.support.histories import call, settled

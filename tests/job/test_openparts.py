@@ -30,7 +30,8 @@ from elf.job.snapshots import Sealed
 from elf.job.worker.openparts import PANES_MAX
 from elf.job.worker.stream import StreamWorker, WorkerSettings
 from lab.chaos.engine import SECOND, PyEngine, plan
-from lab.chaos.story import behind, play
+from lab.chaos.jobs import behind
+from lab.chaos.story import play
 from tests.support import storms
 from tests.support.chunks import FLOW, Rows, chunk
 from tests.support.storms import schedule

@@ -30,7 +30,7 @@ from elf.job.rollup.flowroots import FlowRoots, StoredPanes
 from elf.job.rollup.sender import Sender
 from elf.job.snapshots import Sealed
 from lab.chaos.engine import STREAM
-from lab.chaos.story import query_of
+from lab.chaos.jobs import query_of
 from tests.support.flow_copies import HOLDER, OTHER, OWNER, ROOT, flow_of, log_of
 
 FLOW = flow_of(query_of("mirror").fragment)

@@ -36,8 +36,8 @@ from elf.job.snapshots import Sealed
 from elf.wire.clients import Call, Reply
 from lab.chaos.agent import SimAgent
 from lab.chaos.engine import GONE, STREAM, plan
+from lab.chaos.jobs import query_of
 from lab.chaos.ledger import Ledger
-from lab.chaos.story import query_of
 from lab.chaos.world import World
 from tests.support.flow_copies import FLOW, HOLDER, OTHER, OWNER, ROOT, Holder, Owner, flow_of, log_of, rooted
 from tests.support.stores import database

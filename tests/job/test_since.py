@@ -9,8 +9,8 @@ from elf.fields import replace
 from elf.job.messages.rollup import FlowProgress
 from elf.job.rollup.presence import Presence
 from lab.chaos.engine import SECOND, plan
+from lab.chaos.jobs import since
 from lab.chaos.ledger import Ledger, windows_of
-from lab.chaos.story import since
 from lab.chaos.world import World
 
 SIZE_US = 2 * SECOND

@@ -31,7 +31,7 @@ from elf.job.spec import Flow
 from elf.ql.plan import Plan
 from lab.chaos.agent import SimAgent
 from lab.chaos.engine import SECOND, plan, planned
-from lab.chaos.story import behind
+from lab.chaos.jobs import behind
 from lab.chaos.task import SimTask
 from tests.support.histories import asked
 from tests.support.stragglers import Fleet, Windows, progress, rooted

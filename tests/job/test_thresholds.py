@@ -36,9 +36,9 @@ from elf.job.tops import cut_panes, not_thresholds, strategy
 from elf.ql.plan import Fragment
 from elf.ql.planner import plan_text
 from elf.schema import Column, Schema
+from lab.chaos.jobs import query_of
 from lab.chaos.judge import Judge
 from lab.chaos.ledger import Ledger
-from lab.chaos.story import query_of
 from lab.chaos.world import World
 
 SCHEMA = Schema((Column("k", "bigint"), Column("v", "double"), Column("n", "bigint")), event_time="ts")
