@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
 
 import msgspec
 
+from agents.answering.decided import last_decision
+from agents.answering.moments import moment_of
 from elf.batch import decode
-from elf.job.catalog.assignments import TRIES, Decided
+from elf.job.catalog.assignments import TRIES
 from elf.job.catalog.log import CatalogLog
 from elf.job.gaps import estimate_of
 from elf.job.messages.groups import JobStatus
 from elf.job.messages.inquiries import FlowStatus
-from elf.job.messages.log import PauseDecided, RouteDecided, TreesDecided
 from elf.job.promised import promise_told
 from elf.job.rollup.rooted import event_time
-from elf.job.spec import END_OF_TIME, Flow, JobSpec, VersionRecord, job_of, place_of
+from elf.job.spec import END_OF_TIME, Flow, JobSpec, VersionRecord
 from elf.job.stragglers import policy_of
 from elf.job.tables import is_table
 from elf.job.work import EstimateWork, JobWork
@@ -28,8 +28,6 @@ from elf.ql.user_functions import functions_of
 
 TOLD_MAX = 3
 """Agents that are named in a list of jobs."""
-CARRIED_MS = 10_000
-"""A decision that is not carried out after so long will not be."""
 
 
 def job_row(spec: JobSpec, log: CatalogLog, reason: str, work: JobWork | None) -> dict[str, object]:
@@ -64,63 +62,6 @@ def promise_of(spec: JobSpec, work: JobWork | None) -> str:
     return "" if promise is None else promise_told(promise, None if work is None else work.promise)
 
 
-def decisions(log: CatalogLog, named: Callable[[str], str], now_ms: int) -> list[dict[str, object]]:
-    """What was decided of jobs without being asked, the last first, and whether it was done."""
-    rows = [(one.seq, _assigned(one, log, named, now_ms)) for one in log.assignments]
-    rows += [(one.seq, _routed(one, log)) for one in log.routings]
-    return [row for _, row in sorted(rows, key=lambda row: -row[0])]
-
-
-def _assigned(one: Decided, log: CatalogLog, named: Callable[[str], str], now_ms: int) -> dict[str, object]:
-    """What was decided of a job."""
-    spec = log.ever(job_of(one.uid))
-    going = now_ms - one.at_ms <= CARRIED_MS and log.assignments.last(one.uid) == one
-    state = "done" if log.assignments.was_carried_out(one) else "under way" if going else "not done"
-    what, before, after = _decided(one, named)
-    return {
-        "at": moment_of(1_000 * one.at_ms),
-        "job": spec.name if spec is not None else one.uid,
-        "changes": what,
-        "from": before,
-        "to": after,
-        "state": state,
-        "why": one.why,
-    }
-
-
-def _routed(one: RouteDecided, log: CatalogLog) -> dict[str, object]:
-    """What was decided of how a flow goes over borders: it holds until something else does."""
-    last, flow = log.routings.last(one.uid), log.flow(one.uid)
-    holds = "in effect" if one.acts else "proposed"
-    readers = ", ".join(sorted({spec.name for spec in log.attached(one.uid)}))
-    return {
-        "at": moment_of(1_000 * one.at_ms),
-        "job": readers or one.uid,
-        "changes": "route",
-        "from": "",
-        "to": route_told(one, 0 if flow is None else flow.fragment.pane_us),
-        "state": holds if last == one else "over",
-        "why": one.why,
-    }
-
-
-def route_told(one: RouteDecided, pane_us: int) -> str:
-    """How a flow goes, in words."""
-    ways = ", ".join(f"{source} → {via} → {one.target}" for source, via in one.vias)
-    held = f"; heads hold {one.panes * pane_us / 1e6:g} s" if one.panes and pane_us else ""
-    return f"{ways or f'directly to {one.target}'}{held}"
-
-
-def _decided(one: Decided, named: Callable[[str], str]) -> tuple[str, str, str]:
-    """What is to be different, what it was and what it is to be."""
-    if isinstance(one, TreesDecided):
-        return "trees", str(one.before), str(one.trees)
-    if isinstance(one, PauseDecided):
-        return "looks", f"{one.before_ms} ms", f"{one.pause_ms} ms"
-    place = place_of(one.uid)
-    return f"key range {place + 1}" if place else "master", named(one.origin), named(one.target)
-
-
 def outputs_of(job: str, log: CatalogLog) -> list[str]:
     """The outputs of a job, for people."""
     return [f"{one.name} to {one.target}" for one in log.outputs(job) if not is_table(one)]
@@ -150,7 +91,7 @@ def describe(
         "creator": facts.spec.creator,
         "query": plan.sql,
         **({"scale": text} if (text := _scale(facts.spec, log)) else {}),
-        **_last_decision(facts.spec.uid, log, named),
+        **last_decision(facts.spec.uid, log, named),
         **({"outputs": ", ".join(out)} if (out := outputs_of(facts.spec.uid, log)) else {}),
         **({"tables": ", ".join(there)} if (there := tables_of(facts.spec.uid, log)) else {}),
         **({"function": text} if (text := functions_told(plan)) else {}),
@@ -222,17 +163,6 @@ def _scale(spec: JobSpec, log: CatalogLog) -> str:
     if len(log.versions(spec.uid)) > 2 or (vain := log.assignments.in_vain(spec)) < TRIES:
         return text
     return f"{text}; {vain} decisions came to nothing: no more until the job is altered; SCALE OUT 1 says why"
-
-
-def _last_decision(uid: str, log: CatalogLog, named: Callable[[str], str]) -> dict[str, str]:
-    """The last one of a job's group, if there was one."""
-    last = log.assignments.last(uid)
-    if last is None:
-        return {}
-    done = "" if log.assignments.was_carried_out(last) else ", not done"
-    what, before, after = _decided(last, named)
-    text = f"{moment_of(1_000 * last.at_ms)} from {before} to {after}{done}: {last.why}"
-    return {{"trees": "scaled", "looks": "promise worked out"}.get(what, "moved"): text}
 
 
 def _tables(plan: Plan) -> list[Table]:
@@ -430,13 +360,6 @@ def summary(facts: JobStatus, members: int) -> dict[str, object]:
         "waiting": facts.waiting,
         "members": members,
     }
-
-
-def moment_of(us: int | None) -> str:
-    """For people."""
-    if us is None or abs(us) >= END_OF_TIME // 2:  # the beginning may have been made a whole number of panes
-        return "the first row"
-    return datetime.fromtimestamp(us / 1e6, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def trees(spec: JobSpec, flows: Sequence[FlowStatus]) -> dict[str, object]:

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from agents.answering.about import moment_of
 from agents.answering.asks import Ask, Procedure, Until, offload
 from agents.answering.files import sent
 from agents.answering.fleet import LOG_WAITS_MAX
 from agents.answering.masters import Masters
+from agents.answering.moments import moment_of
 from agents.answering.once import author_of, authors_of
 from agents.answering.planning import Planning
 from agents.answering.promising import check_promise

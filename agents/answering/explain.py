@@ -14,10 +14,11 @@ from typing import Any, Final
 
 import msgspec
 
-from agents.answering.about import costs_told, described, functions_told, moment_of, read_jobs
+from agents.answering.about import costs_told, described, functions_told, read_jobs
 from agents.answering.asks import Ask, Procedure, ToAddress
 from agents.answering.explained import laid_out
 from agents.answering.fleet import Fleet
+from agents.answering.moments import moment_of
 from agents.answering.workers import ask_all, depth_of, members_of
 from elf.errors import UserError
 from elf.job.catalog.loads import by_group, job_of_loads

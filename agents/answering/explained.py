@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from agents.answering.about import moment_of
+from agents.answering.moments import moment_of
 
 INDENT: Final = "  "
 BUDGETS_MAX: Final = 10

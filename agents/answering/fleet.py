@@ -13,8 +13,8 @@ from typing import Final
 import msgspec
 
 import overlay as ring
-from agents.answering.about import moment_of
 from agents.answering.asks import Ask, Procedure, ToAddress, ToKey, Until
+from agents.answering.moments import moment_of
 from elf.errors import UserError
 from elf.job.catalog.log import CatalogLog
 from elf.job.catalog.members import FOREVER_US, Member

@@ -18,7 +18,6 @@ import pyarrow as pa
 
 from agents.answering.about import (
     current_only,
-    decisions,
     describe,
     job_row,
     not_comparable,
@@ -31,6 +30,7 @@ from agents.answering.aggregates import Aggregates
 from agents.answering.asks import SILENT, Ask, Procedure, Reading, Tell, ToKey, Until, offload
 from agents.answering.changes import Changes
 from agents.answering.costs import Costs
+from agents.answering.decided import decisions
 from agents.answering.explain import Explanations
 from agents.answering.filling import fill
 from agents.answering.fleet import Fleet
