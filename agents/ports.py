@@ -8,6 +8,7 @@ in a file or in memory.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Literal, Protocol, TypeVar
 
@@ -74,6 +75,12 @@ class Receiver(Protocol):
     it cannot begin."""
 
     async def serve(self) -> None: ...
+
+
+class WhenDone(Protocol):
+    """Has ``then`` called on the loop with what the future comes to."""
+
+    def __call__(self, future: Future[T], then: Callable[[T], None], /) -> None: ...
 
 
 class Clock(Protocol):

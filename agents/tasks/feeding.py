@@ -3,7 +3,8 @@
 A stream has a thread that looks at its files and one that is its stream task; chunks go from the one to the
 other over the loop. Reading is held back while a stream task is behind, while the agent has taken, or holds,
 more than it may (``agents.tasks.holding``), and while it leaves: files can wait. What nobody wants is not
-read at all (``agents.tasks.resting``). Rolls are shipped beside everything else."""
+read at all (``agents.tasks.resting``). Rolls are shipped, and archived lines are read again
+(``agents.tasks.replaying``), beside everything else."""
 
 from __future__ import annotations
 
@@ -17,22 +18,23 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final
 
 from agents.archive.partitions import HOUR_US, for_people
 from agents.archive.shelf import Held
 from agents.disk.store import StoreError
 from agents.inputs.values import Chunk, Counters, Input, Position
 from agents.logs import Logger
-from agents.ports import Receiver
+from agents.ports import Receiver, WhenDone
 from agents.tasks.allowance import Bound
 from agents.tasks.archive import ArchiveError
 from agents.tasks.holding import ROLLS_WAITING_MAX, Holding
 from agents.tasks.housekeeping import EVERY_S as HOUSE_EVERY_S
 from agents.tasks.housekeeping import Housekeeping
+from agents.tasks.replaying import Replaying
 from agents.tasks.resting import Resting
 from agents.tasks.running import Running
-from agents.tasks.streamtask import LEARNED, FoundPast, StreamTask
+from agents.tasks.streamtask import LEARNED, StreamTask
 from elf.errors import ElfError
 from elf.job import effects as do
 from elf.job import events as was
@@ -53,8 +55,6 @@ from elf.planning.latency import POLL_GROWS, POLL_MAX_S, POLL_S
 from elf.planning.lent import AGENT
 from elf.wire.clients import ArchiveStats
 
-T = TypeVar("T")
-
 CHUNKS_AHEAD: Final = 4
 """Chunks of one stream that may wait for its stream task: reading is held back beyond that."""
 CHUNK_BYTES_MIN: Final = 1 << 20
@@ -70,8 +70,6 @@ UNREAD_EVERY_MS: Final = 1_000
 SAID_EVERY_MS: Final = 1_000
 """A stream task that has nothing new to say says so this often."""
 SHIP_RETRY_S: Final = 1.0
-PAST_POLL_S: Final = 0.5
-"""Between two looks whether some flow reads its past, or may go on."""
 GAPS_KEPT: Final = 100
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 LEARNED_AT_ONCE: Final = 200
@@ -114,17 +112,6 @@ class _Stream:
     said_ms: int = 0
     said: object = None
     """What it said then, and when that was told."""
-    beginning: dict[str, Install] = field(default_factory=dict)
-    """Flows that begin in the past: it is being found out where."""
-    reads_past: asyncio.Event = field(default_factory=asyncio.Event)
-    """Flows may have a past to read."""
-    past_told_ms: int | None = None
-
-
-class WhenDone(Protocol):
-    """Has ``then`` called on the loop with what the future comes to."""
-
-    def __call__(self, future: Future[T], then: Callable[[T], None], /) -> None: ...
 
 
 class Feeding:
@@ -172,9 +159,23 @@ class Feeding:
         self._shipper = ThreadPoolExecutor(1, thread_name_prefix="ship")
         self._archived = ThreadPoolExecutor(1, thread_name_prefix="past")
         """Reads what was archived."""
+        self._replaying = {name: self._replay(stream) for name, stream in self._streams.items()}
         self._sampler = ThreadPoolExecutor(1, thread_name_prefix="sample")
         self.gaps: deque[dict[str, object]] = deque(maxlen=GAPS_KEPT)
         """The last gaps that were found, for people."""
+
+    def _replay(self, stream: _Stream) -> Replaying:
+        """What gives its flows their past."""
+        return Replaying(
+            stream.task,
+            stream.thread,
+            self._archived,
+            self._log,
+            now_ms=self._now_ms,
+            leaving=self._leaving,
+            when_done=self._when_done,
+            worked=lambda command, outcome: self._worked(stream, command, outcome),
+        )
 
     def tasks(self) -> tuple[StreamTask, ...]:
         return tuple(stream.task for stream in self._streams.values())
@@ -194,9 +195,9 @@ class Feeding:
         """What reads the inputs and writes to them, until it is cancelled or they end."""
         receiving = [self._receive(name, one) for name, one in self._receivers.items()]
         kept = [] if self._housekeeping is None else [self._keep_house(self._housekeeping)]
-        streams = self._streams.values()
-        reading = ((self._read(stream), self._read_past(stream)) for stream in streams)
-        return [*kept, *receiving, *(one for pair in reading for one in pair)]
+        reading = [self._read(stream) for stream in self._streams.values()]
+        past = [one.run(self.reading) for one in self._replaying.values()]
+        return [*kept, *receiving, *reading, *past]
 
     async def close(self, clean: bool) -> None:
         """After the tasks. ``clean``: the stream tasks write a last checkpoint."""
@@ -228,10 +229,9 @@ class Feeding:
     def _perform(self, name: str, command: Command) -> None:
         stream = self._streams[name]
         if isinstance(command, Uninstall):
-            stream.beginning.pop(command.uid, None)
+            self._replaying[name].forget(command.uid)
         if isinstance(command, Install) and command.flow.fragment.since_us is not None:
-            stream.beginning[command.flow.uid] = command
-            stream.reads_past.set()
+            self._replaying[name].begin(command)
             return
         future = stream.thread.submit(stream.task.perform, command, self._now_ms())
         if isinstance(command, DropStragglers):
@@ -422,7 +422,7 @@ class Feeding:
     async def _may_rest(self, stream: _Stream) -> bool:
         """Whether nobody wants what the stream has."""
         resting, task = stream.resting, stream.task
-        if not resting.able or stream.beginning or task.worker.flows():
+        if not resting.able or self._replaying[task.facts.stream].begins or task.worker.flows():
             return False
         if resting.asked_lately(self._now_ms()):
             return False
@@ -458,66 +458,6 @@ class Feeding:
     def _let_go(self, stream: _Stream) -> tuple[Position, ...]:
         stream.input.rest()
         return stream.input.positions()
-
-    async def _read_past(self, stream: _Stream) -> None:
-        """Give flows that begin in the past what is archived, a slice at a time, as fast as their share of a
-        core lets it. What cannot be read waits; the archive may come back."""
-        share = stream.task.past_share
-        stream.reads_past.set()
-        while not self._leaving():
-            await stream.reads_past.wait()
-            await self.reading.wait()
-            began = time.perf_counter()
-            try:
-                pause_s = PAST_POLL_S
-                await self._begin_past(stream)
-                if await self._next_of_past(stream):
-                    pause_s = (time.perf_counter() - began) * (1 / share - 1)
-                if stream.past_told_ms is not None:
-                    stream.past_told_ms = None
-                    self._log.info("the archive is read again", stream=stream.task.facts.stream)
-            except ArchiveError as error:
-                await asyncio.wrap_future(stream.thread.submit(stream.task.past_failed))
-                self._tell_past(stream, error)
-                pause_s = SHIP_RETRY_S
-            await asyncio.sleep(pause_s)
-
-    async def _begin_past(self, stream: _Stream) -> None:
-        """Install the flows that wait for it; one that has gone meanwhile is none."""
-        for uid, install in tuple(stream.beginning.items()):
-            work = await asyncio.wrap_future(stream.thread.submit(stream.task.begin_past, install))
-            found = None if work is None else await asyncio.wrap_future(self._archived.submit(work))
-            if stream.beginning.pop(uid, None) is not None:
-                self._install(stream, install, found)
-
-    def _install(self, stream: _Stream, install: Install, found: FoundPast | None) -> None:
-        if found is None:
-            future = stream.thread.submit(stream.task.perform, install, self._now_ms())
-        else:
-            future = stream.thread.submit(stream.task.install_found, found, self._now_ms())
-        self._when_done(future, lambda outcome: self._worked(stream, "Install", outcome))
-
-    async def _next_of_past(self, stream: _Stream) -> bool:
-        """Read a slice; False where there is none."""
-        work = await asyncio.wrap_future(stream.thread.submit(stream.task.ask_past))
-        if work is None:
-            if not stream.beginning and not stream.task.reads_past:
-                stream.reads_past.clear()
-            return False
-        found = await asyncio.wrap_future(self._archived.submit(work))
-        outcome = await asyncio.wrap_future(
-            stream.thread.submit(stream.task.take_past, found, self._now_ms())
-        )
-        self._worked(stream, "Replay", outcome)
-        return True
-
-    def _tell_past(self, stream: _Stream, error: ArchiveError) -> None:
-        """What is archived cannot be read now: it is said when it begins, and each minute."""
-        now_ms = self._now_ms()
-        if stream.past_told_ms is None or now_ms - stream.past_told_ms >= ARCHIVE_TOLD_EVERY_MS:
-            stream.past_told_ms = now_ms
-            text = "archived lines cannot be read: what began in the past (SINCE) waits for them"
-            self._log.warning(text, stream=stream.task.facts.stream, reason=str(error))
 
     async def _receive(self, name: str, receiver: Receiver) -> None:
         self._receiving[name] = asyncio.current_task()
