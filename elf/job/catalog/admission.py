@@ -8,6 +8,11 @@ ones that no job of that name could follow it.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TypeVar
+
+from msgspec import structs
+
 from elf.errors import UserError
 from elf.fields import MEMBERS_MAX, replace
 from elf.job.catalog.log import CatalogLog
@@ -58,6 +63,7 @@ from elf.job.tables import TABLES_MAX, is_table
 from elf.security.authored import SUBMIT
 from overlay.ids import closeness, node_id, to_int
 
+E = TypeVar("E")
 GENERATIONS_AHEAD = 1 << 20
 """How many jobs of a name may be under way to the log at once."""
 
@@ -152,14 +158,14 @@ def entry_for(log: CatalogLog, proposal: Proposal) -> LogEntry | None:
             if not (known and newer) or log.leader(proposal.uid) in (None, proposal.leader):
                 return None
             return JobGroupMoved(seq=seq, uid=proposal.uid, leader=proposal.leader, term=proposal.term)
-        case AssignJobGroup():
-            return _assigned(log, seq, proposal)
+        case AssignJobGroup():  # a decision that comes late is none
+            return _entry(JobGroupAssigned, seq, proposal) if _is_to_go(log, proposal) else None
         case DecideTrees():
-            return _decided(log, seq, proposal)
+            return _entry(TreesDecided, seq, proposal) if _is_to_scale(log, proposal) else None
         case DecideRoute():
-            return _routed(log, seq, proposal)
+            return _entry(RouteDecided, seq, proposal) if _is_to_be_routed(log, proposal) else None
         case DecidePause():
-            return _paused(log, seq, proposal)
+            return _entry(PauseDecided, seq, proposal) if _is_to_pause(log, proposal) else None
         case EndFlow():
             ends = log.flow(proposal.uid) is not None and not log.readers(proposal.uid)
             return FlowEnded(seq=seq, uid=proposal.uid) if ends else None
@@ -170,71 +176,44 @@ def entry_for(log: CatalogLog, proposal: Proposal) -> LogEntry | None:
             return RosterChanged(seq=seq, signed=signed)
 
 
-def _assigned(log: CatalogLog, seq: int, said: AssignJobGroup) -> JobGroupAssigned | None:
-    """One that comes late is none: the job group has gone elsewhere, or something newer was decided of it."""
+def _entry(kind: Callable[..., E], seq: int, said: Proposal) -> E:
+    """The entry that says just what a proposal does."""
+    return kind(seq=seq, **structs.asdict(said))
+
+
+def _is_overtaken(log: CatalogLog, said: AssignJobGroup | DecideTrees | DecidePause) -> bool:
+    """Whether something newer was decided of a job or job group."""
     last = log.assignments.last(said.uid)
-    if log.leader(said.uid) != said.origin or said.origin == said.target:
-        return None
-    if last is not None and last.at_ms >= said.at_ms:
-        return None
-    return JobGroupAssigned(
-        seq=seq, uid=said.uid, origin=said.origin, target=said.target, at_ms=said.at_ms, why=said.why
-    )
+    return last is not None and last.at_ms >= said.at_ms
 
 
-def _decided(log: CatalogLog, seq: int, said: DecideTrees) -> TreesDecided | None:
-    """One that comes late is none, as above: the job has other trees by now, or scales otherwise."""
-    last, spec = log.assignments.last(said.uid), log.job(said.uid)
-    if spec is None or spec.scale is None or spec.plan.trees != said.before or said.trees == said.before:
-        return None
-    if not spec.scale[0] <= said.trees <= spec.scale[1] or (last is not None and last.at_ms >= said.at_ms):
-        return None
-    return TreesDecided(
-        seq=seq,
-        uid=said.uid,
-        before=said.before,
-        trees=said.trees,
-        at_ms=said.at_ms,
-        why=said.why,
-        roots=said.roots,
-    )
+def _is_to_go(log: CatalogLog, said: AssignJobGroup) -> bool:
+    """Whether a job group is still where the decision found it."""
+    there = log.leader(said.uid) == said.origin != said.target
+    return there and not _is_overtaken(log, said)
 
 
-def _routed(log: CatalogLog, seq: int, said: DecideRoute) -> RouteDecided | None:
-    """One that comes late is none, as above: something newer was decided, or the flow has ended."""
+def _is_to_scale(log: CatalogLog, said: DecideTrees) -> bool:
+    """Whether a job still has the trees that the decision found, and may have the others."""
+    spec = log.job(said.uid)
+    if spec is None or spec.scale is None or not spec.plan.trees == said.before != said.trees:
+        return False
+    return spec.scale[0] <= said.trees <= spec.scale[1] and not _is_overtaken(log, said)
+
+
+def _is_to_be_routed(log: CatalogLog, said: DecideRoute) -> bool:
+    """Whether a flow is still there, and can go so, and does not yet."""
     if log.flow(said.uid) is None or misled(said.target, said.vias):
-        return None
-    if not is_news(log.routings.last(said.uid), said):
-        return None
-    return RouteDecided(
-        seq=seq,
-        uid=said.uid,
-        target=said.target,
-        vias=said.vias,
-        panes=said.panes,
-        at_ms=said.at_ms,
-        why=said.why,
-        acts=said.acts,
-    )
+        return False
+    return is_news(log.routings.last(said.uid), said)
 
 
-def _paused(log: CatalogLog, seq: int, said: DecidePause) -> PauseDecided | None:
-    """The same of the pause between looks."""
-    last, spec = log.assignments.last(said.uid), log.job(said.uid)
+def _is_to_pause(log: CatalogLog, said: DecidePause) -> bool:
+    """Whether a job still looks as far apart as the decision found."""
+    spec = log.job(said.uid)
     chosen = None if spec is None else spec.definition.chosen
-    if chosen is None or chosen.poll_ms != said.before_ms or said.pause_ms == said.before_ms:
-        return None
-    if last is not None and last.at_ms >= said.at_ms:
-        return None
-    return PauseDecided(
-        seq=seq,
-        uid=said.uid,
-        before_ms=said.before_ms,
-        pause_ms=said.pause_ms,
-        reached_ms=said.reached_ms,
-        at_ms=said.at_ms,
-        why=said.why,
-    )
+    stands = chosen is not None and chosen.poll_ms == said.before_ms != said.pause_ms
+    return stands and not _is_overtaken(log, said)
 
 
 def is_behind(log: CatalogLog, proposal: Proposal) -> bool:
