@@ -572,6 +572,8 @@ class Stop(msgspec.Struct, frozen=True):
     status: int
 
 
+Saved = SaveJob | SaveFlow | SaveOutput | SaveCosts | SaveTable | CopyRows | SaveShard | KeepFilled
+"""What a job group is to commit as it is."""
 Effect = (
     Send
     | Multicast
@@ -587,15 +589,8 @@ Effect = (
     | StorePanes
     | ReadCommits
     | SaveLog
-    | SaveJob
-    | SaveFlow
-    | SaveOutput
-    | SaveCosts
-    | SaveTable
-    | CopyRows
-    | SaveShard
+    | Saved
     | LookUp
-    | KeepFilled
     | Deliver
     | SaveProgram
     | ForgetProgram

@@ -26,6 +26,7 @@ from elf.job.effects import (
     PrunePanes,
     PruneWindows,
     SaveCosts,
+    Saved,
     SaveFlow,
     SaveJob,
     SaveMaster,
@@ -41,7 +42,6 @@ from elf.job.group.port import Applied, Commit, Draft, Drafted, FoundJobGroup
 from elf.job.group.router import Router
 from elf.job.group.subscribers import numbered
 
-Saved = SaveJob | SaveFlow | SaveOutput | SaveCosts | SaveTable | CopyRows | SaveShard | KeepFilled
 Wanted = CommitPanes | CommitWindows | Saved | PrunePanes | PruneWindows | BootstrapProgram | SaveMaster
 
 Step = Draft | FoundJobGroup | Commit

@@ -8,19 +8,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from elf.job.effects import (
-    CommitPanes,
-    CommitWindows,
-    CopyRows,
-    KeepFilled,
-    SaveCosts,
-    SaveFlow,
-    SaveJob,
-    SaveMaster,
-    SaveOutput,
-    SaveShard,
-    SaveTable,
-)
+from elf.job.effects import CommitPanes, CommitWindows, Saved, SaveMaster
 from elf.job.events import Failure, PanesCommitted, WindowsCommitted
 from elf.job.output import OutputKept
 from elf.job.program.spec import ProgramSpec
@@ -141,19 +129,7 @@ class Commit(msgspec.Struct, frozen=True, eq=False):
     term: int
     record: bytes
     whole: bytes = b""
-    done: (
-        Drafted
-        | SaveJob
-        | SaveFlow
-        | SaveOutput
-        | SaveCosts
-        | SaveTable
-        | CopyRows
-        | SaveShard
-        | KeepFilled
-        | SaveMaster
-        | None
-    ) = None
+    done: Drafted | Saved | SaveMaster | None = None
     at_ms: int = 0
 
 
