@@ -17,7 +17,7 @@ from elf.batch import ARROW_TYPES, NO_CAST
 from elf.errors import UserError
 from elf.fields import replace
 from elf.job.output import OutputSpec
-from elf.job.tables import Asked, TableRows, is_shard, shard_uid, shards_of
+from elf.job.tables import Asked, TableRows, is_shard, shard_uid, shards_of, table_of
 from elf.ql.fuel import KEYS_MAX
 
 REMEMBERED_MAX: Final = 1_024
@@ -47,7 +47,7 @@ class Part:
     @property
     def table(self) -> str:
         """The uid of the table."""
-        return self.uid.partition("#")[0]
+        return table_of(self.uid)
 
     @property
     def lacks(self) -> bool:
@@ -97,7 +97,7 @@ def merged(found: Sequence[TableRows]) -> TableRows:
     newest = None if None in ends else min(end for end in ends if end is not None)
     return replace(
         shards[-1],
-        kept=replace(shards[-1].kept, table=shards[-1].kept.table.partition("#")[0]),
+        kept=replace(shards[-1].kept, table=table_of(shards[-1].kept.table)),
         number=number,
         newest_us=newest,
         count=sum(one.count for one in shards),

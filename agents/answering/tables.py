@@ -41,8 +41,10 @@ from elf.job.tables import (
     begun,
     column_kinds,
     grouped_by,
+    heir_of,
     is_shard,
     is_table,
+    shard_place,
     shards_of,
     why_no_table,
 )
@@ -179,7 +181,7 @@ class Tables:
             part = self._heir(part)
             near = anywhere and not tried and self._holds(part.group)
             at = self._here if near else self._leader(part, job)
-            asked = self._asked(part, equals=equals, after=after, anywhere=near, rows=rows)
+            asked = replace(self._asked(part), equals=equals, after=after, anywhere=near, rows=rows)
             (answer,) = yield [ToAddress(at, asked)]
             error = answer.error
             if not error:
@@ -200,28 +202,10 @@ class Tables:
     def _leader(self, part: Part, job: JobSpec) -> str:
         return self._log.leader(part.group) or self._masters.leader(job)
 
-    def _asked(
-        self,
-        part: Part,
-        *,
-        equals: tuple[Asked, ...] = (),
-        after: bytes = b"",
-        anywhere: bool = False,
-        rows: bool = False,
-    ) -> ReadTable:
-        """The question for what a table is, and for some rows of it."""
-        return ReadTable(
-            id=0,
-            origin="",
-            uid=part.group,
-            table=part.uid,
-            of=part.of,
-            equals=equals,
-            after=after,
-            least=self._told.least(part),
-            anywhere=anywhere,
-            rows=rows,
-        )
+    def _asked(self, part: Part) -> ReadTable:
+        """The question for what a table is."""
+        least = self._told.least(part)
+        return ReadTable(id=0, origin="", uid=part.group, table=part.uid, of=part.of, least=least, rows=False)
 
     def _refused(self, spec: OutputSpec, job: JobSpec, at: str, error: str) -> str:
         """Why there is no answer of a table, for people."""
@@ -253,8 +237,7 @@ class Tables:
         """The table that has taken the place of another one by now, if one has."""
         if not self._log.is_dropped(spec.uid):
             return spec
-        there = (one for one in self._log.outputs(spec.job) if one.app == spec.app and one.option("of"))
-        return next(there, spec)
+        return heir_of(spec.uid, self._log.outputs(spec.job)) or spec
 
     def _not_yet(self, spec: OutputSpec, job: JobSpec) -> str:
         """Why a table has not begun, where that can be seen."""
@@ -434,9 +417,9 @@ def _reply(
     that was asked."""
     newest = None if one.newest_us is None else moment(one.newest_us)
     told: dict[str, object] = {"table": one.kept.table, "number": one.number, "as_of": newest}
-    shards = {part.kept.table.partition("#")[2]: part.number for part in found if is_shard(part.kept.table)}
+    shards = {shard_place(part.kept.table): part.number for part in found if is_shard(part.kept.table)}
     if shards:
-        told |= {"table": one.kept.table.partition("#")[0], "shards": shards}
+        told["shards"] = shards
     return Reply(request=asked.request, text=text, body=msgspec.json.encode(told), payload=payload)
 
 

@@ -35,7 +35,7 @@ from elf.job.group.port import (
 from elf.job.output import OutputKept
 from elf.job.rollup.flowroots import StoredPanes
 from elf.job.spec import END_OF_TIME, START_OF_TIME, JobSpec, VersionRecord, is_range
-from elf.job.tables import ShardRound, ShardRows, TableKept, TableRound, is_shard
+from elf.job.tables import ShardRound, ShardRows, TableKept, TableRound
 from elf.planning.costs import JobCosts
 
 T = TypeVar("T")
@@ -99,8 +99,6 @@ def apply(store: Store, record: bytes) -> tuple[int, ...]:
                 store.save_costs(fact.job, record)
             case TableKept(over=True):
                 store.tables.end(fact.table)
-            case TableKept() if is_shard(fact.table):
-                store.tables.begin(fact, None, 0)
             case TableKept():
                 last = next(iter(store.last_windows(fact.job, 1)), None)
                 store.tables.begin(fact, last, store.last_windows_seq(fact.job))

@@ -52,6 +52,11 @@ OldUid = Annotated[str, msgspec.Meta(max_length=64)]
 """Of a table that was there before; empty: there was none."""
 Group = Annotated[bytes, msgspec.Meta(max_length=1 << 20)]
 """The values of the columns by which rows are grouped, encoded."""
+Cursor = tuple[int, bytes]
+"""Where a shard is that takes rows of the table whose place its own takes: the shard of that from which the
+next ones come, and the group behind which they are."""
+FIRST: Final[Cursor] = (0, b"")
+"""It has no rows of that yet."""
 Scalar = bool | int | float | str
 Asked = tuple[Label, Annotated[tuple[Scalar, ...], msgspec.Meta(max_length=KEYS_MAX)]]
 """A column, and the values of which it is to have one."""
@@ -264,6 +269,11 @@ def generation(table: str) -> int:
     return int(table.rpartition(".")[2])
 
 
+def heir_of(table: str, there: Iterable[OutputSpec]) -> OutputSpec | None:
+    """Of the tables that the log has not dropped: the one that takes the place of this one, which it has."""
+    return next((one for one in there if lineage(one.uid) == lineage(table) and one.option("of")), None)
+
+
 def takes_back(key: Columns, old: StoredTable, before: StoredTable | None) -> bool:
     """Whether a table with this key, that takes the place of ``old``, is just the one ``before`` that: the
     table is still found by its key, as ``old`` has not got all rows."""
@@ -280,16 +290,29 @@ def shard_uid(table: str, place: int) -> str:
     return f"{table}#{place}"
 
 
-def cursor(behind: bytes) -> tuple[int, bytes]:
-    """Of a shard that takes rows of the table of before (``StoredTable.behind``): the shard of that from
-    which the next ones come, and the group behind which they are."""
-    place, group = msgspec.msgpack.decode(behind, type=tuple[int, bytes]) if behind else (0, b"")
-    return place, group
-
-
 def is_shard(table: str) -> bool:
     """Whether that is the uid of a shard."""
     return "#" in table
+
+
+def table_of(table: str) -> str:
+    """The uid of the table of which that is one, or a shard."""
+    return table.partition("#")[0]
+
+
+def shard_place(shard: str) -> int:
+    """The place of a shard among those of its table."""
+    return int(shard.partition("#")[2])
+
+
+def cursor(behind: bytes) -> Cursor:
+    """What ``StoredTable.behind`` says of a shard."""
+    return msgspec.msgpack.decode(behind, type=tuple[int, bytes]) if behind else FIRST
+
+
+def cursor_after(said: ShardRound) -> Cursor:
+    """Where the shard is that has got these rows."""
+    return (said.place, said.part.next) if said.part.more else (said.place + 1, b"")
 
 
 def why_no_table(plan: Plan) -> str:

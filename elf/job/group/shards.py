@@ -25,8 +25,10 @@ from elf.job.effects import Effect, SaveShard, SaveTable, Send
 from elf.job.output import OutputSpec
 from elf.job.spec import job_of
 from elf.job.tables import (
+    FIRST,
     ROUND_PAUSE_MS,
     CopyShard,
+    Cursor,
     ReadShard,
     ReadTable,
     ShardPart,
@@ -37,12 +39,16 @@ from elf.job.tables import (
     TableKept,
     begun,
     cursor,
+    cursor_after,
+    heir_of,
     is_shard,
     is_table,
+    shard_place,
     shard_uid,
     shards_of,
+    table_of,
 )
-from elf.wire.base import Answer, Request
+from elf.wire.base import Answer
 
 PAUSE_MS: Final = 500
 """After an answer without results, or none."""
@@ -53,8 +59,7 @@ IDS: Final = 1 << 41
 ASKED_AT: Final = 1 << 10
 """Numbers of questions for each millisecond: an agent that starts again begins behind those of its life
 before, whose answers may still come."""
-FIRST: Final = (0, b"")
-"""Where a shard is that has no rows yet of the table whose place its own takes."""
+_Question = ReadShard | CopyShard | ReadTable
 
 
 @dataclass
@@ -70,8 +75,7 @@ class _Shard:
     due_ms: int = 0
     whole: bool = True
     """Whether it has all rows of the table whose place its own takes."""
-    at: tuple[int, bytes] = FIRST
-    """The shard of that one from which it wants rows next, and the group behind which these are."""
+    at: Cursor = FIRST
     part: ShardPart | None = None
     """Those, until it has the results that they have."""
     left: int = 0
@@ -91,7 +95,7 @@ class Shards:
         self._log = log
         self._led: dict[str, dict[str, _Shard]] = {}
         """By group, and by uid."""
-        self._asked: dict[int, tuple[_Shard, Request]] = {}
+        self._asked: dict[int, tuple[_Shard, _Question]] = {}
         self._ids = IDS
 
     # -- which there are -------------------------------------------------------------------------------------
@@ -102,10 +106,10 @@ class Shards:
         for one in stored:
             uid = one.kept.table
             if is_shard(uid):
-                of, _, place = uid.partition("#")
-                known = _Shard(group, of, int(place), one.kept, one.number, whole=one.whole)
-                known.at = FIRST if one.whole else cursor(one.behind)
-                self._led[group][uid] = known
+                at = FIRST if one.whole else cursor(one.behind)
+                self._led[group][uid] = _Shard(
+                    group, table_of(uid), shard_place(uid), one.kept, one.number, whole=one.whole, at=at
+                )
         self.follow()
 
     def release(self, group: str) -> None:
@@ -130,9 +134,9 @@ class Shards:
 
     def _heir(self, one: _Shard) -> OutputSpec | None:
         """The table that takes the place of a shard's, which the log has dropped."""
-        app, count = one.of.rpartition(".")[0], 0 if one.kept is None else one.kept.shards
+        count = 0 if one.kept is None else one.kept.shards
         there = (spec for spec in self._log.outputs(job_of(one.group)) if shards_of(spec) == count)
-        return next((spec for spec in there if spec.app.hex() == app and spec.option("of")), None)
+        return heir_of(one.of, there)
 
     # -- what they lack --------------------------------------------------------------------------------------
 
@@ -161,31 +165,30 @@ class Shards:
             yield SaveTable(replace(one.kept, over=True))
         elif heir is not None and now_ms >= one.looked_ms:
             one.looked_ms = now_ms + PAUSE_MS
-            yield from self._ask(one, self._look(one, heir), self._log.homes(heir.uid)[one.left])
+            yield from self._ask(one, self._look(one, heir))
         elif not one.whole and one.part is None:
             homes = self._log.homes(one.of) or (self._log.homes(heir.uid) if heir is not None else ())
             if homes:
-                home = homes[one.at[0]]
-                yield from self._ask(one, self._copy(one, one.kept, home), home)
+                yield from self._ask(one, self._copy(one, one.kept, homes[one.at[0]]))
             else:
                 one.due_ms = now_ms + PAUSE_MS  # the log has not come to it yet
         elif one.part is not None and (one.at == FIRST or one.number >= one.part.number):
             yield from self._joined(one, now_ms)
         else:
-            yield from self._ask(one, self._question(one, one.kept), job_of(one.group))
+            yield from self._ask(one, self._question(one, one.kept))
 
     def _begun(self, one: _Shard, spec: OutputSpec) -> TableKept | None:
         job = self._log.job(spec.job)
         found = None if job is None else begun(spec, job.plan)
         return replace(found, job=one.group, table=one.uid) if isinstance(found, TableKept) else None
 
-    def _ask(self, one: _Shard, request: Request, group: str) -> Iterator[Effect]:
-        """Ask the leader of a group."""
+    def _ask(self, one: _Shard, request: _Question) -> Iterator[Effect]:
+        """Ask the leader of the group that the question is for."""
         self._asked = {id_: asked for id_, asked in self._asked.items() if asked[0] is not one}
-        leader = self._log.leader(group)
+        leader = self._log.leader(request.uid)
         if leader is not None:
             self._ids += 1
-            request = msgspec.structs.replace(request, id=self._ids, origin=self._address)
+            request = replace(request, id=self._ids, origin=self._address)
             self._asked[self._ids] = one, request
             yield Send(leader, request)
 
@@ -269,7 +272,7 @@ class Shards:
                 return self._joined(one, now_ms)
         elif one.at == (rows.place, rows.after) and (one.at == FIRST or one.number == rows.part.number):
             one.number, one.part, one.due_ms = rows.part.number, None, now_ms + ROUND_PAUSE_MS
-            one.at = (rows.place, rows.part.next) if rows.part.more else (rows.place + 1, b"")
+            one.at = cursor_after(rows)
             one.whole = one.at[0] == one.kept.shards
         return []
 

@@ -25,6 +25,7 @@ from elf.job.tables import (
     TableRound,
     begun,
     generation,
+    heir_of,
     is_shard,
     is_table,
     lineage,
@@ -87,11 +88,11 @@ class Tables:
         """Those that the log has dropped, when whoever takes their place has all their rows."""
         if self._log is None:
             return
-        heirs = {lineage(spec.uid): spec.uid for spec in self._log.outputs(self._uid) if spec.option("of")}
         for uid, one in self._kept.items():
-            heir = heirs.get(lineage(uid))
-            lacks = heir is not None and (heir not in self._kept or not self._kept[heir].whole)
-            if self._log.is_dropped(uid) and not lacks:
+            if not self._log.is_dropped(uid):
+                continue
+            heir = heir_of(uid, self._log.outputs(self._uid))
+            if heir is None or (heir.uid in self._kept and self._kept[heir.uid].whole):
                 yield SaveTable(replace(one.kept, over=True))
 
     def advance(self, now_ms: int) -> list[Effect]:
