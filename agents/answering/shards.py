@@ -13,11 +13,21 @@ from typing import Final
 import pyarrow as pa
 
 from elf.aggregates import split_by_range
-from elf.batch import ARROW_TYPES, NO_CAST
+from elf.batch import NO_CAST
 from elf.errors import UserError
 from elf.fields import replace
 from elf.job.output import OutputSpec
-from elf.job.tables import Asked, TableRows, is_shard, shard_uid, shards_of, table_of
+from elf.job.tables import (
+    TOO_MANY_KEYS,
+    Asked,
+    TableRows,
+    asked_values,
+    is_shard,
+    shard_uid,
+    shards_of,
+    table_of,
+)
+from elf.paos.states import NAMED
 from elf.ql.fuel import KEYS_MAX
 
 REMEMBERED_MAX: Final = 1_024
@@ -125,19 +135,18 @@ def parts_of(
 
 def _places_of(spec: OutputSpec, names: Sequence[str], equals: Sequence[Asked], kinds: Kinds) -> list[int]:
     """The shards that may have the rows of a key; none: the question names no key. Raises ``UserError``."""
-    wanted = {name.lower(): values for name, values in equals}
     known = {name.lower(): name for name in kinds}
     key = list(dict.fromkeys(known.get(name.lower(), name) for name in names))
-    if not all(name.lower() in wanted for name in key):
+    wanted = asked_values(key, equals)
+    if not wanted:
         return []
-    if prod(len(wanted[name.lower()]) for name in key) > KEYS_MAX:
-        raise UserError(f"table {spec.name}: its key has {KEYS_MAX} values at most in one question")
-    known_types = {str(kind): arrow for kind, arrow in ARROW_TYPES.items()}
-    types = [known_types.get(kinds.get(name, ""), pa.string()) for name in key]
+    if prod(map(len, wanted)) > KEYS_MAX:
+        raise UserError(f"table {spec.name}: {TOO_MANY_KEYS}")
+    types = [NAMED.get(kinds.get(name, ""), pa.string()) for name in key]
     try:
         columns = [
-            pa.concat_arrays([pa.array([value]).cast(kind) for value in wanted[name.lower()]]).to_pylist()
-            for name, kind in zip(key, types, strict=True)
+            pa.concat_arrays([pa.array([value]).cast(kind) for value in values]).to_pylist()
+            for values, kind in zip(wanted, types, strict=True)
         ]
     except (*NO_CAST, OverflowError) as error:
         raise UserError(f"table {spec.name}: its key cannot have this value: {error}") from None

@@ -59,6 +59,16 @@ class SqliteFile:
                     yield self._connection()
 
     @contextmanager
+    def snapshot(self) -> Iterator[sqlite3.Connection]:
+        """What is read in the block is of one moment."""
+        with self.reading() as con:
+            con.execute("BEGIN")
+            try:
+                yield con
+            finally:
+                con.execute("COMMIT")
+
+    @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
         """One transaction: all of it is durable after the block, or none of it happened. Inside of another
         one of this thread it is a part of that."""

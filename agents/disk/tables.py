@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from agents.disk import hardstate, tablestore
+from agents.disk import hardstate, tablerows
 
 SCHEMA_VERSION: Final = 14
 APPLICATION_ID: Final = 0x656C6631
@@ -56,9 +56,9 @@ CREATE TABLE replicas (
   PRIMARY KEY (flow, member, pane_start, pane_end, part));
 """
     + hardstate.SCHEMA
-    + tablestore.SCHEMA
+    + tablerows.SCHEMA
     + COSTS
 )
 
-STEPS: Final[Mapping[int, str]] = {13: tablestore.SCHEMA + COSTS}
+STEPS: Final[Mapping[int, str]] = {13: tablerows.SCHEMA + COSTS}
 """What makes the next version of a file of each older one."""

@@ -97,7 +97,7 @@ class TableRound(msgspec.Struct, frozen=True, array_like=True, tag=True):
 
 class ShardPart(msgspec.Struct, frozen=True, array_like=True):
     """After all results up to ``number``, the rows of groups up to ``next``; ``more``: there are some behind
-    that. ``rows`` and ``schemas``: see ``agents.disk.tablestore``."""
+    that. ``rows`` and ``schemas``: see ``agents.disk.tablevalues``."""
 
     number: Serial
     newest_us: Micros | None
@@ -133,7 +133,7 @@ class ShardRound(msgspec.Struct, frozen=True, array_like=True, tag=True):
 
 class TableState(msgspec.Struct, frozen=True, array_like=True):
     """A table in a state of its group, after all windows up to ``number``. ``schemas`` and ``rows``: see
-    ``agents.disk.tablestore``."""
+    ``agents.disk.tablevalues``."""
 
     kept: TableKept
     number: Serial
@@ -238,6 +238,7 @@ class TableRows(msgspec.Struct, frozen=True):
 BEHIND: Final = "it has not come so far yet"
 """The error of a member that lacks windows which whoever asks has seen."""
 NO_TABLE: Final = "it does not have the table yet"
+TOO_MANY_KEYS: Final = f"its key has {KEYS_MAX} values at most in one question"
 
 
 def begun(spec: OutputSpec, plan: Plan) -> TableKept | str:
@@ -257,6 +258,14 @@ def begun(spec: OutputSpec, plan: Plan) -> TableKept | str:
     return TableKept(
         spec.job, spec.uid, columns, key, retain_us, of=spec.option("of"), shards=shards, was=was
     )
+
+
+def asked_values(key: Iterable[str], equals: Iterable[Asked]) -> list[tuple[Scalar, ...]]:
+    """For each column of a key the values of which it is to have one; none: the question names no key."""
+    wanted = {name.lower(): values for name, values in equals}
+    found = [wanted.get(name.lower()) for name in key]
+    values = [one for one in found if one is not None]
+    return values if len(values) == len(found) else []
 
 
 def lineage(table: str) -> str:

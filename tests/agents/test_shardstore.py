@@ -8,7 +8,7 @@ import msgspec
 import pyarrow as pa
 import pytest
 
-from agents.disk import shardstore, tablestore
+from agents.disk import shardstore, tablerows
 from agents.disk.store import Store
 from elf.aggregates import split_by_range
 from elf.batch import decode
@@ -145,7 +145,7 @@ def test_a_shard_that_gets_most_rows_by_the_new_key_lets_go_of_the_oldest(
     pages = replace(kept, table=shard_uid(f"{'b' * 32}.2", 0), key=("page",), of=WHOLE.table, was=("ip",))
     new.tables.begin(pages, None, 0)
     size = of(old, kept.table).size
-    monkeypatch.setattr(tablestore, "BYTES_MAX", size - 1)
+    monkeypatch.setattr(tablerows, "BYTES_MAX", size - 1)
     wanted = CopyShard(id=0, origin="", uid=JOB, table=kept.table, key=("page",), place=0, after=b"", least=0)
     part = msgspec.msgpack.decode(old.tables.some(wanted)[1], type=ShardPart)
     new.tables.join(ShardRound(JOB, pages.table, 0, b"", part))

@@ -9,7 +9,7 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
-from agents.disk import tablestore
+from agents.disk import tablerows, tablestore
 from agents.disk.store import Store
 from elf.batch import decode, encode
 from elf.fields import replace
@@ -308,7 +308,7 @@ def test_rows_of_long_ago_leave_and_those_that_are_too_many(monkeypatch: pytest.
     put(store, commit(10, [("a", "/", 1)]), commit(60, [("b", "/", 1)]), commit(70, [("c", "/", 1)]))
     assert shown(read(store)) == [("b", "/", 1), ("c", "/", 1)]
     size = read(store).size
-    monkeypatch.setattr(tablestore, "BYTES_MAX", 2 * size)
+    monkeypatch.setattr(tablerows, "BYTES_MAX", 2 * size)
     put(store, commit(80, [(f"{n}", "/", 1) for n in range(4)]))
     found = read(store)
     assert (found.count, found.evicted) == (4, 2)
@@ -318,8 +318,8 @@ def test_rows_of_long_ago_leave_and_those_that_are_too_many(monkeypatch: pytest.
 
 def test_rows_are_counted_as_they_come_and_go(monkeypatch: pytest.MonkeyPatch) -> None:
     """A member that begins with the state of another one counts all of them."""
-    monkeypatch.setattr(tablestore, "BYTES_MAX", 250)
-    monkeypatch.setattr(tablestore, "_AT_ONCE", 2)
+    monkeypatch.setattr(tablerows, "BYTES_MAX", 250)
+    monkeypatch.setattr(tablerows, "_AT_ONCE", 2)
     rng, one, counts = random.Random(11), Store(":memory:"), set[int]()
     one.tables.begin(TableKept(JOB, TABLE, ("ip", "page"), ("ip",), 20 * SECOND), None, 0)
     for number in range(1, 60):

@@ -9,7 +9,7 @@ import pytest
 
 from agents.answering.shards import Told
 from agents.committing.kept import alike
-from agents.disk import tablestore
+from agents.disk import tablerows, tablestore
 from elf.fields import replace
 from elf.job.effects import CommitWindows, Deliver, Effect, SaveOutput
 from elf.job.group.outputs import Outputs, _Output
@@ -79,7 +79,7 @@ def takes_late_rows_for_counted(patch: pytest.MonkeyPatch) -> None:
 
 def lets_older_windows_win(patch: pytest.MonkeyPatch) -> None:
     """protocol 7.12: of two windows that have a group the later one counts, whichever comes first."""
-    patch.setattr(tablestore, "_PUT", tablestore._PUT.partition(" WHERE ")[0])
+    patch.setattr(tablerows, "_PUT", tablerows._PUT.partition(" WHERE ")[0])
 
 
 def reads_tables_of_any_moment(patch: pytest.MonkeyPatch) -> None:
@@ -89,7 +89,5 @@ def reads_tables_of_any_moment(patch: pytest.MonkeyPatch) -> None:
 
 def reads_tables_before_they_have_all(patch: pytest.MonkeyPatch) -> None:
     """protocol 7.14: a table that takes the place of another one is read when it has its rows."""
-    add = tablestore._add
-    patch.setattr(
-        tablestore, "_add", lambda con, kept, said, rounds: add(con, kept, said, (*rounds[:2], True))
-    )
+    add = tablerows.add
+    patch.setattr(tablestore, "add", lambda con, kept, **said: add(con, kept, **said | {"whole": True}))
