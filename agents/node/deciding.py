@@ -51,9 +51,10 @@ class Deciding:
         if not turn.due:
             return ()
         said = self._loads.said(now_ms)
+        free = [spec for spec in self._log.jobs() if turn.may(spec.uid, spec.uid) and self._is_free(spec.uid)]
         proposed: Iterable[Proposed] = chain(
-            scaling.proposed(self._log, said, turn, now_ms),
-            promises.proposed(self._log, said, turn, now_ms),
+            scaling.proposed(self._log, free, said, now_ms),
+            promises.proposed(self._log, free, said, now_ms),
             () if self.pace is None else moves.proposed(self._settled(pace, now_ms), pace, turn, now_ms),
         )
         found: dict[str, Proposed] = {}
@@ -75,6 +76,10 @@ class Deciding:
             Change(job_of(one.uid), one.uid, one.at_ms) for one in decided if one.at_ms - now_ms <= AHEAD_MS
         )
         return paced(pace, changes, changing, now_ms)
+
+    def _is_free(self, uid: str) -> bool:
+        """Whether a job's version can be replaced by one with other settings."""
+        return not self._log.is_paused(uid) and not self._log.read_by(uid)
 
     def _is_changing(self, uid: str) -> bool:
         """Whether a job has a version beside the one that is to stay."""

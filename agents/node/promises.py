@@ -4,7 +4,7 @@ its agent says (``GroupLoad.reached_ms``); what helps says ``elf.planning.drift`
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from elf.job.catalog.assignments import TRIES
 from elf.job.catalog.loads import by_group
@@ -12,26 +12,17 @@ from elf.job.catalog.log import CatalogLog
 from elf.job.messages.log import AgentLoad, DecidePause, GroupLoad, PauseDecided
 from elf.job.spec import JobSpec
 from elf.planning.drift import pause_of
-from elf.planning.pacing import Turn
 
 
 def proposed(
-    log: CatalogLog, said: Mapping[str, AgentLoad], turn: Turn, now_ms: int
+    log: CatalogLog, free: Iterable[JobSpec], agents: Mapping[str, AgentLoad], now_ms: int
 ) -> Sequence[DecidePause]:
-    """Those that would win by it. ``said``: of agents, by address."""
-    groups = by_group(said)
-    found = [
-        _proposed(spec, groups[spec.uid], now_ms)
-        for spec in log.jobs()
-        if spec.uid in groups and turn.may(spec.uid, spec.uid) and _is_at_rest(log, spec)
-    ]
+    """Those of these jobs that would win by it. ``agents``: their loads, by address. What came to nothing
+    ``TRIES`` times waits for another version."""
+    groups = by_group(agents)
+    jobs = [spec for spec in free if log.assignments.in_vain(spec, PauseDecided) < TRIES]
+    found = [_proposed(spec, groups[spec.uid], now_ms) for spec in jobs if spec.uid in groups]
     return [one for one in found if one is not None]
-
-
-def _is_at_rest(log: CatalogLog, spec: JobSpec) -> bool:
-    """Whether its version can be replaced by one with other settings."""
-    free = not log.is_paused(spec.uid) and not log.read_by(spec.uid)
-    return free and log.assignments.in_vain(spec, PauseDecided) < TRIES
 
 
 def _proposed(spec: JobSpec, load: GroupLoad, now_ms: int) -> DecidePause | None:

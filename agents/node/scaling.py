@@ -8,32 +8,25 @@ aborted like any other.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from elf.job.catalog.assignments import TRIES
 from elf.job.catalog.loads import by_group, job_of_loads, roots_for
 from elf.job.catalog.log import CatalogLog
 from elf.job.messages.log import AgentLoad, DecideTrees, GroupLoad
 from elf.job.spec import JobSpec
-from elf.planning.pacing import Turn
 from elf.planning.scaling import trees_for
 
 
 def proposed(
-    log: CatalogLog, agents: Mapping[str, AgentLoad], turn: Turn, now_ms: int
+    log: CatalogLog, free: Iterable[JobSpec], agents: Mapping[str, AgentLoad], now_ms: int
 ) -> Sequence[DecideTrees]:
-    """What is to be decided of jobs that scale by themselves. ``agents``: their loads, by address."""
+    """What is to be decided of those of these jobs that scale by themselves. ``agents``: their loads, by
+    address. What came to nothing ``TRIES`` times waits for another version."""
     groups = by_group(agents)
-    found = [_decided(log, spec, agents, groups, now_ms) for spec in log.jobs() if _may(log, spec, turn)]
+    jobs = [spec for spec in free if spec.scale is not None and log.assignments.in_vain(spec) < TRIES]
+    found = [_decided(log, spec, agents, groups, now_ms) for spec in jobs]
     return [one for one in found if one is not None]
-
-
-def _may(log: CatalogLog, spec: JobSpec, turn: Turn) -> bool:
-    """Whether a job scales by itself, is at rest and may change. What came to nothing ``TRIES`` times
-    waits for another version."""
-    quiet = not log.is_paused(spec.uid) and not log.read_by(spec.uid)
-    may = spec.scale is not None and quiet and turn.may(spec.uid, spec.uid)
-    return may and log.assignments.in_vain(spec) < TRIES
 
 
 def _decided(
