@@ -135,7 +135,8 @@ class Holding:
 
     def keep(self, sender: str, message: KeepReplicas, now_ms: int) -> list[Step]:
         known, refused = [], []
-        began, urgent = bool(self._gathered), False
+        self._write_ms = self._write_ms if self._gathered else now_ms + GATHER_MS
+        urgent = False
         for replica in message.replicas:
             name = replica.name
             if self.closed:
@@ -148,8 +149,6 @@ class Holding:
                 self._gathered[name] = sender, replica
                 urgent |= not is_open(name.part)
                 self._add(name, replica.size, now_ms)
-        if not began:
-            self._write_ms = now_ms + GATHER_MS
         found: list[Step] = []
         if known or refused:
             found.append(Send(sender, ReplicasKept(names=tuple(known), refused=tuple(refused))))
@@ -176,16 +175,17 @@ class Holding:
         """Replicas are durable; those that were forgotten meanwhile will be deleted."""
         told: dict[str, list[ReplicaName]] = {}
         for owner, name in event.names:
-            names = told.setdefault(owner, [])
-            if event.refused or name in self._held:
-                names.append(name)
-            if not event.refused and name in self._held:
-                self._held[name].durable = True
+            told.setdefault(owner, []).append(name)
+        if event.refused:
+            no = [Send(owner, ReplicasKept(names=(), refused=tuple(names))) for owner, names in told.items()]
+            return [*no, *self._forget([name for _, name in event.names])]
         found: list[Step] = []
         for owner, names in told.items():
-            kept, refused = ((), names) if event.refused else (names, ())
-            found.append(Send(owner, ReplicasKept(names=tuple(kept), refused=tuple(refused))))
-        return [*found, *self._forget([name for _, name in event.names] if event.refused else ())]
+            there = tuple(name for name in names if name in self._held)
+            for name in there:
+                self._held[name].durable = True
+            found.append(Send(owner, ReplicasKept(names=there)))
+        return found
 
     def drop(self, message: DropReplicas) -> list[Step]:
         return self._forget(message.names)

@@ -119,8 +119,10 @@ class OpenParts:
         if groups is not None and groups.num_rows:
             of = groups["_pane"].to_numpy()
             panes = np.unique(of).tolist()
-            by_pane = {pane: groups.filter(pa.array(of == pane)) for pane in panes if len(panes) > 1}
-            by_pane = by_pane or {panes[0]: groups}
+            if len(panes) == 1:
+                by_pane = {panes[0]: groups}
+            else:
+                by_pane = {pane: groups.filter(pa.array(of == pane)) for pane in panes}
         first = max(self._since, START_OF_TIME + 1)
         there = sorted(pane for pane in {*totals, *by_pane} if first <= pane < below)
         return [(pane, totals.get(pane, _NOTHING), by_pane.get(pane)) for pane in there]
