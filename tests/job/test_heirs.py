@@ -27,6 +27,16 @@ from tests.support.jobgroups import exact, leader, members, staffed
 SLIDING = plan(6, 1)
 
 
+def sliding(seed: int, ran_ms: int, agents: int = 3, length_ms: int = 20_000) -> tuple[World, JobSpec, int]:
+    """A job whose windows overlap, of a group of three, that has run for so long; and when its lines end."""
+    world = World(seed, agents)
+    world.group_members = 3
+    spec, until = begun(world, length_ms, query=SLIDING)
+    staffed(world, spec, 3)
+    world.run(ran_ms)
+    return world, spec, until
+
+
 def made_from(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
     """For each range of windows where it begins, and from where on panes are read for it."""
     found: list[tuple[int, int]] = []
@@ -57,11 +67,7 @@ def moved(world: World, spec: JobSpec, monkeypatch: pytest.MonkeyPatch) -> list[
 def test_the_first_window_of_the_next_master_goes_on_from_the_last_one(
     agents: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    world = World(701, agents)
-    world.group_members = 3
-    spec, until = begun(world, 20_000, query=SLIDING)
-    staffed(world, spec, 3)
-    world.run(9_000)
+    world, spec, until = sliding(701, 9_000, agents=agents)
     with monkeypatch.context() as patch:
         assert all(moved(world, spec, patch))
     monkeypatch.setattr(Heirs, "ready", lambda *_: True)
@@ -73,11 +79,7 @@ def test_the_first_window_of_the_next_master_goes_on_from_the_last_one(
 
 def test_who_does_not_answer_leads_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     """An agent of an older release knows no such word."""
-    world = World(702, 3)
-    world.group_members = 3
-    spec, until = begun(world, 20_000, query=SLIDING)
-    staffed(world, spec, 3)
-    world.run(5_000)
+    world, spec, until = sliding(702, 5_000)
     send, asked = World.send, list[int]()
 
     def deaf(world: World, agent: SimAgent, to: str, message: Message) -> None:
@@ -97,11 +99,7 @@ def test_who_does_not_answer_leads_all_the_same(monkeypatch: pytest.MonkeyPatch)
 
 def test_what_was_made_long_ago_is_no_reason_to_make_all_since(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a hand-over that was given up, or of a time when this agent led the job."""
-    world = World(704, 3)
-    world.group_members = 3
-    spec, _ = begun(world, 20_000, query=SLIDING)
-    staffed(world, spec, 3)
-    world.run(5_000)
+    world, spec, _ = sliding(704, 5_000)
     first = leader(world, spec)
     other = next(agent for agent in members(world, spec) if agent is not first)
     assert other.making is not None
@@ -131,22 +129,14 @@ def test_what_was_made_long_ago_is_no_reason_to_make_all_since(monkeypatch: pyte
 def test_who_has_entered_late_leads_though_there_is_no_time_to_get_ready(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    world = World(705, 3)
-    world.group_members = 3
-    spec, _ = begun(world, 20_000, query=SLIDING)
-    staffed(world, spec, 3)
-    world.run(5_000)
+    world, spec, _ = sliding(705, 5_000)
     monkeypatch.setattr("agents.node.staffing.HAND_MS", READY_MS)  # what is left of it
     monkeypatch.setattr(Heirs, "ready", lambda *_: False)
     moved(world, spec, monkeypatch)
 
 
 def test_only_the_leader_is_believed_and_only_its_heir() -> None:
-    world = World(703, 3)
-    world.group_members = 3
-    spec, _ = begun(world, 8_000, query=SLIDING)
-    staffed(world, spec, 3)
-    world.run(3_000)
+    world, spec, _ = sliding(703, 3_000, length_ms=8_000)
     first = leader(world, spec)
     other = next(agent for agent in members(world, spec) if agent is not first)
     hosting = other.node.hosting
