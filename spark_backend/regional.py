@@ -7,20 +7,21 @@ merged, wherever there is room for them; rows are made at the end. The lines cro
 
 A file of states has what its query is made from (``elf.ql.definition``), its span, which archive files are in
 it, and a table of groups by pane, the same that agents and attempts of a queue make. Files merge where query,
-columns and span are the same, and no archive file is in two of them: so nothing is counted twice, along
-whichever way they come.
+columns and span are the same, and no record is in two of them: so nothing is counted twice, along whichever
+way they come. Records are known by where they stand in the life of an agent's stream
+(``agents.archive.manifest.File``), which stays when files are merged or sorted.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 import msgspec
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
+from agents.archive.manifest import File
 from elf.aggregates import merge_tables
 from elf.batch import decode, encode
 from elf.errors import ElfError, UserError
@@ -38,6 +39,42 @@ TABLE_BYTES_MAX: Final = 1 << 40
 """Whoever merges has asked for it; a table of another agent's may be as large as ``elf.batch`` says."""
 
 
+class Source(msgspec.Struct, frozen=True):
+    """An archive file whose rows are in states.
+
+    Attributes:
+        path (str): the stream, and the file below its folder.
+        life (str): of its agent's stream.
+        first (int): the file's records are from there on,
+        end (int): up to there, without it.
+
+    Example:
+        >>> states.sources[0].path.startswith("clicks/")
+        True
+    """
+
+    path: str
+    life: str
+    first: int
+    end: int
+
+    @classmethod
+    def of(cls, stream: str, file: File) -> Source:
+        """Of a file that no manifest has only the first record is known."""
+        end = file.end if file.rows >= 0 else file.first + 1
+        return cls(f"{stream}/{file.path}", file.life, file.first, end)
+
+    @property
+    def shelf(self) -> tuple[str, str]:
+        """The hour and agent, and the life: of the files of one shelf those have rows in common whose records
+        overlap."""
+        return self.path.rpartition("/")[0], self.life
+
+    def overlaps(self, other: Source) -> bool:
+        """Whether a file of the same shelf has rows in common with this one."""
+        return self.first < other.end and other.first < self.end
+
+
 class States(msgspec.Struct, frozen=True, kw_only=True):
     """What a file of states has.
 
@@ -45,7 +82,7 @@ class States(msgspec.Struct, frozen=True, kw_only=True):
         form (str): of the file.
         definition (Definition): what the query's plan is made from.
         span (tuple[int, int] | None): event times ``[from, to)`` in µs; None: all.
-        sources (tuple[str, ...]): the archive files whose rows are in it: the ids of agents, and records.
+        sources (tuple[Source, ...]): the archive files whose rows are in it.
         source_bytes (int): their size.
         data (bytes): the groups, an Arrow table (``elf.batch``): ``_pane``, keys and states.
 
@@ -57,7 +94,7 @@ class States(msgspec.Struct, frozen=True, kw_only=True):
     form: str = FORM
     definition: Definition
     span: tuple[int, int] | None
-    sources: tuple[str, ...]
+    sources: tuple[Source, ...]
     source_bytes: int
     data: bytes
 
@@ -129,37 +166,32 @@ def reduced(
     plan = definition.plan
     reach = None if span is None else offline.reached(plan, span)
     fragments = {one.stream: one for one in (plan.fragment, *plan.more)}
-    tables_made, sources, size = [], list[str](), 0
+    tables_made, parts, size = [], list[tuple[str, list[Source]]](), 0
     for one in asked.archived:
         fragment = fragments.get(one.stream, plan.fragment)
         files = offline.files_of(one, reach, fragment, damaged)
-        sources += [f"{one.stream}/{file.path}" for file in files]
+        parts.append((one.path, [Source.of(one.stream, file) for file in files]))
         size += sum(file.bytes for file in files)
         if files:
             tables_made.append(partials(spark, fragment, [one], reach, files=files))
-    if twice := [source for source, count in Counter(sources).items() if count > 1]:
-        told = ", ".join(twice[:SOURCES_TOLD])
-        raise UserError(f"two of these archives have {told}: they would count twice")
+    sources = _apart(parts)
     if not tables_made:
         raise UserError("no file of these archives has rows of the query in this range")
     table = _merged(plan, tables_made)
-    return States(
-        definition=definition, span=span, sources=tuple(sources), source_bytes=size, data=encode(table)
-    )
+    return States(definition=definition, span=span, sources=sources, source_bytes=size, data=encode(table))
 
 
 def merged(parts: Sequence[tuple[str, States]]) -> States:
     """Partial states of several regions as one; ``parts``: each with a name.
 
     Raises:
-        UserError: where they are of different queries, columns or spans, or an archive file is in two.
+        UserError: where they are of different queries, columns or spans, or a record is in two.
 
     Example:
         >>> merged([("eu.states", states)]).sources == states.sources
         True
     """
     (first, one), *others = parts
-    known = dict.fromkeys(one.sources, first)
     for name, other in others:
         if other.definition.sql != one.definition.sql:
             raise UserError(f"{name} is of another query than {first}")
@@ -170,16 +202,12 @@ def merged(parts: Sequence[tuple[str, States]]) -> States:
             )
         if other.span != one.span:
             raise UserError(f"{name} is of another span than {first}: say --from and --to as dates or times")
-        twice = [source for source in other.sources if source in known]
-        if twice:
-            told = ", ".join(twice[:SOURCES_TOLD])
-            raise UserError(f"{name} and {known[twice[0]]} both have rows of {told}: they would count twice")
-        known |= dict.fromkeys(other.sources, name)
+    sources = _apart((name, part.sources) for name, part in parts)
     table = _merged(one.definition.plan, [part.table for _, part in parts])
     return States(
         definition=one.definition,
         span=one.span,
-        sources=tuple(known),
+        sources=sources,
         source_bytes=sum(part.source_bytes for _, part in parts),
         data=encode(table),
     )
@@ -193,6 +221,25 @@ def rows_of(states: States) -> pa.Table:
         [2]
     """
     return finished(states.definition.plan, states.table, states.span)
+
+
+def _apart(parts: Iterable[tuple[str, Sequence[Source]]]) -> tuple[Source, ...]:
+    """All sources of these parts, each with a name. Raises ``UserError`` where two parts have a record in
+    common; in one, files may overlap: some that were sorted together name the records between them, too."""
+    known: dict[tuple[str, str], list[tuple[str, Source]]] = {}
+    for name, sources in parts:
+        twice = {
+            source.path: other
+            for source in sources
+            for other, its in known.get(source.shelf, ())
+            if source.overlaps(its)
+        }
+        if twice:
+            told, (other, *_) = ", ".join([*twice][:SOURCES_TOLD]), twice.values()
+            raise UserError(f"{name} and {other} both have rows of {told}: they would count twice")
+        for source in sources:
+            known.setdefault(source.shelf, []).append((name, source))
+    return tuple(source for shelf in known.values() for _, source in shelf)
 
 
 def _merged(plan: Plan, tables: Sequence[pa.Table]) -> pa.Table:

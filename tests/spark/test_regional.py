@@ -10,13 +10,14 @@ import msgspec
 import pytest
 from pyspark.sql import SparkSession
 
+from agents.recluster import recluster
 from elf import batch
 from elf.cli.main import main
 from elf.errors import UserError
 from spark_backend import offline, regional, session
 from spark_backend.queries import question
 from spark_backend.regional import States
-from tests.support.offline import BASE_US, SECOND, clicks, store_clicks
+from tests.support.offline import BASE_US, SECOND, clicks, store, store_clicks
 
 SQL = (
     "SELECT product, COUNT(*) AS n, SUM(clicks) AS s, MAX(price) AS m FROM clicks GROUP BY product "
@@ -149,7 +150,7 @@ def test_a_damaged_file_ends_it_or_is_left_out_by_name(
     assert f"{bad} is damaged and left out" in capsys.readouterr().err
     states = regional.read(out.read_bytes(), "eu.states")
     assert states.sources
-    assert not [one for one in states.sources if str(bad).endswith(one.removeprefix("clicks"))]
+    assert not [one for one in states.sources if str(bad).endswith(one.path.removeprefix("clicks"))]
 
 
 def test_an_archive_that_is_named_twice_counts_once_or_not_at_all(
@@ -158,6 +159,21 @@ def test_an_archive_that_is_named_twice_counts_once_or_not_at_all(
     asked = question(SQL, [archives["eu"], archives["eu"]])
     with pytest.raises(UserError, match="count twice"):
         regional.reduced(spark, asked, SQL, None)
+
+
+def test_an_archive_that_is_sorted_in_between_counts_once_or_not_at_all(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    folder, rows = str(tmp_path / "eu"), clicks(200, 1)
+    facts = {"format": "json", "timestamp": "ts"}
+    store(tmp_path / "eu", [row.line() for row in rows], [row.ts_us for row in rows], facts=facts)
+    before = regional.reduced(spark, question(SQL, [folder]), SQL, None)
+    assert recluster(folder, "clicks", "product").files
+    after = regional.reduced(spark, question(SQL, [folder]), SQL, None)
+    assert not {one.path for one in before.sources} & {one.path for one in after.sources}
+    assert regional.rows_of(after).num_rows == regional.rows_of(before).num_rows
+    with pytest.raises(UserError, match=r"after\.states and before\.states both have rows of clicks/"):
+        regional.merged([("before.states", before), ("after.states", after)])
 
 
 def test_a_table_that_is_cut_off_is_refused_and_a_large_one_is_not(
