@@ -15,6 +15,7 @@ import typer
 from elf.cli.options import (
     DEFAULT_ADDRESS,
     ArchivePaths,
+    ArchiveQuery,
     Cluster,
     ColumnTypes,
     Connect,
@@ -119,13 +120,8 @@ def run(
     if json and csv:
         raise UserError("give --json or --csv, not both")
     options = OfflineOptions(
-        text=query,
-        file=file,
+        query=ArchiveQuery(query, file, archive or (), begin, end, column or ()),
         job=job,
-        archives=tuple(archive or ()),
-        begin=begin,
-        end=end,
-        columns=tuple(column or ()),
         geoip=databases(geoip),
         output=Output.JSON if json else Output.CSV if csv else output,
         out=out,
@@ -161,12 +157,7 @@ def reduce(
     from elf.cli.offline_reduce import ReduceOptions, run_reduce
 
     options = ReduceOptions(
-        text=query,
-        file=file,
-        archives=tuple(archive or ()),
-        begin=begin,
-        end=end,
-        columns=tuple(column or ()),
+        query=ArchiveQuery(query, file, archive or (), begin, end, column or ()),
         out=out,
         skip_damaged=skip_damaged,
         master=master,

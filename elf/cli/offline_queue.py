@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from elf.cli.options import ArchiveQuery
 from elf.cli.printing import console, say
 from elf.errors import UserError
 
@@ -50,12 +51,7 @@ def folder_of(queue: Path | None) -> Path:
 class Wanted:
     """What a run is to answer, as it was typed: a query over archives, or a job's windows to be checked."""
 
-    text: str | None
-    file: Path | None
-    archives: tuple[str, ...]
-    begin: str | None
-    end: str | None
-    columns: tuple[str, ...]
+    query: ArchiveQuery
     job: str | None
     windows: int | None
     connect: str
@@ -65,21 +61,21 @@ class Wanted:
     def asked(self) -> Asked:
         """With the files that it names. Raises ``UserError``."""
         from elf.cli.compare import check_spark
-        from elf.cli.options import one_text
         from elf.cli.run import declared
         from elf.client.files import files_of, tables_of
         from spark_backend.queue.schedules import Asked
 
         check_spark()
+        query = self.query
         if self.job is not None:
-            if self.text is not None or self.file is not None or self.archives or self.columns:
+            if query.text is not None or query.file is not None or query.archives or query.columns:
                 raise UserError(
                     "a job has its query and its archives: leave out -q, -f, --archive and --column, or "
                     "--compare"
                 )
             return Asked(
-                begin=self.begin,
-                end=self.end,
+                begin=query.begin,
+                end=query.end,
                 job=self.job,
                 connect=self.connect,
                 cluster=self.cluster,
@@ -88,16 +84,13 @@ class Wanted:
             )
         if self.windows is not None or self.follow:
             raise UserError("--windows and --follow go with --compare")
-        text = one_text(self.text, self.file, "-q SQL, -f FILE and --compare JOB")
-        if not self.archives:
-            raise UserError("give the archive to read: --archive PATH (archive.path of the agents)")
-        archives = tuple(path if "://" in path else str(Path(path).absolute()) for path in self.archives)
+        text = query.sql("-q SQL, -f FILE and --compare JOB")
         return Asked(
             text,
-            archives,
-            self.begin,
-            self.end,
-            dict(map(declared, self.columns)),
+            tuple(path if "://" in path else str(Path(path).absolute()) for path in query.archives),
+            query.begin,
+            query.end,
+            dict(map(declared, query.columns)),
             tables_of(text),
             files_of(text),
         )

@@ -12,13 +12,11 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from elf.cli.compare import check_spark
-from elf.cli.offline_run import name_damaged, setting, windows_of
-from elf.cli.options import Output, one_text
+from elf.cli.offline_run import name_damaged, question_of, say_lacking, setting, windows_of
+from elf.cli.options import ArchiveQuery, Output
 from elf.cli.printing import printer, say, use_utf8
 from elf.cli.results import check_suffix, part_of, write_result
-from elf.cli.run import declared
 from elf.cli.spans import span_of
-from elf.client.files import files_of, tables_of
 from elf.errors import UserError
 
 if TYPE_CHECKING:
@@ -31,12 +29,7 @@ SUFFIX: Final = ".states"
 class ReduceOptions:
     """The command line of ``elf offline reduce``."""
 
-    text: str | None
-    file: Path | None
-    archives: tuple[str, ...]
-    begin: str | None
-    end: str | None
-    columns: tuple[str, ...]
+    query: ArchiveQuery
     out: Path
     skip_damaged: bool
     master: str
@@ -48,23 +41,16 @@ def run_reduce(options: ReduceOptions) -> int:
     check_spark()
     _check_states(options.out)
     logging.disable(logging.ERROR)  # as in ``elf.cli.offline_run``
-    text = one_text(options.text, options.file, "-q SQL and -f FILE")
-    if not options.archives:
-        raise UserError("give the archive of this region: --archive PATH (archive.path of the agents)")
-    span = span_of(options.begin, options.end)
+    conf = dict(map(setting, options.conf))
+    text = options.query.sql("-q SQL and -f FILE")
+    span = span_of(options.query.begin, options.query.end)
+    asked = question_of(options.query, text, span)
     from spark_backend import offline, regional, session
-    from spark_backend.queries import question
 
-    columns = dict(map(declared, options.columns))
-    asked = question(
-        text, options.archives, span, columns=columns, tables=tables_of(text), texts=files_of(text)
-    )
-    use_utf8()
-    for line in offline.lacking(asked.archived, span):
-        say(f"elf: the archive lacks rows: {line}")
     damaged = name_damaged if options.skip_damaged else offline.refuse
+    say_lacking(asked, span)
     brief = asked.bytes <= session.BRIEF_BYTES_MAX
-    with session.opened(options.master, brief=brief, conf=dict(map(setting, options.conf))) as spark:
+    with session.opened(options.master, brief=brief, conf=conf) as spark:
         states = regional.reduced(spark, asked, text, span, damaged)
     _write(states, options.out)
     return 0

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from elf.cli.ask import ask
 from elf.cli.compare import check_spark
-from elf.cli.options import Output, one_text
+from elf.cli.options import ArchiveQuery, Output
 from elf.cli.printing import printer, say, use_utf8
 from elf.cli.results import check_suffix, write_result
 from elf.cli.run import declared
@@ -36,13 +36,8 @@ _US: Final = pa.timestamp("us", "UTC")
 class OfflineOptions:
     """The command line of ``elf offline run``."""
 
-    text: str | None
-    file: Path | None
+    query: ArchiveQuery
     job: str | None
-    archives: tuple[str, ...]
-    begin: str | None
-    end: str | None
-    columns: tuple[str, ...]
     geoip: tuple[str, ...]
     output: Output
     out: Path | None
@@ -64,14 +59,12 @@ def run_offline(options: OfflineOptions) -> int:
         check_suffix(options.out)
     conf = dict(map(setting, options.conf))
     LOOKUPS.open(options.geoip)
-    span = span_of(options.begin, options.end)
-    asked = _of_job(options, options.job, span) if options.job is not None else _of_text(options, span)
+    span = span_of(options.query.begin, options.query.end)
+    asked = _of_job(options, options.job, span) if options.job is not None else _of_text(options.query, span)
     from spark_backend import explained, offline, session
 
     damaged = name_damaged if options.skip_damaged else offline.refuse
-    use_utf8()
-    for line in offline.lacking(asked.archived, span):
-        say(f"elf: the archive lacks rows: {line}")
+    say_lacking(asked, span)
     brief = asked.bytes <= session.BRIEF_BYTES_MAX
     with session.opened(options.master, brief=brief, conf=conf) as spark:
         explain = options.explain or asked.explain
@@ -90,20 +83,25 @@ def run_offline(options: OfflineOptions) -> int:
     return 0
 
 
-def _of_text(options: OfflineOptions, span: tuple[int, int] | None) -> Question:
+def _of_text(query: ArchiveQuery, span: tuple[int, int] | None) -> Question:
+    return question_of(query, query.sql("-q SQL, -f FILE and --job JOB", ", or --job JOB"), span)
+
+
+def question_of(query: ArchiveQuery, text: str, span: tuple[int, int] | None) -> Question:
+    """With the files that its text names. Raises ``UserError``."""
     from spark_backend.queries import question
 
-    text = one_text(options.text, options.file, "-q SQL, -f FILE and --job JOB")
-    if not options.archives:
-        raise UserError("give the archive to read: --archive PATH (archive.path of the agents), or --job JOB")
-    return question(
-        text,
-        options.archives,
-        span,
-        columns=dict(map(declared, options.columns)),
-        tables=tables_of(text),
-        texts=files_of(text),
-    )
+    columns = dict(map(declared, query.columns))
+    return question(text, query.archives, span, columns=columns, tables=tables_of(text), texts=files_of(text))
+
+
+def say_lacking(asked: Question, span: tuple[int, int] | None) -> None:
+    """What its archives lack."""
+    from spark_backend import offline
+
+    use_utf8()
+    for line in offline.lacking(asked.archived, span):
+        say(f"elf: the archive lacks rows: {line}")
 
 
 def _of_job(options: OfflineOptions, job: str, span: tuple[int, int] | None) -> Question:
@@ -113,7 +111,8 @@ def _of_job(options: OfflineOptions, job: str, span: tuple[int, int] | None) -> 
     from spark_backend.offline import Archived
     from spark_backend.queries import Question, check
 
-    if options.text is not None or options.file is not None or options.columns:
+    query = options.query
+    if query.text is not None or query.file is not None or query.columns:
         raise UserError("a job has its query and its columns: leave out -q, -f and --column, or --job")
 
     async def facts() -> CompareFacts:
@@ -122,7 +121,7 @@ def _of_job(options: OfflineOptions, job: str, span: tuple[int, int] | None) -> 
 
     known = ask(facts())
     for source in known.archives:
-        if source.silent and not options.archives:
+        if source.silent and not query.archives:
             say(
                 f"elf: no archive from {', '.join(source.silent)}: not reached; rows of theirs may be missing"
             )
@@ -131,7 +130,7 @@ def _of_job(options: OfflineOptions, job: str, span: tuple[int, int] | None) -> 
     archived = tuple(
         Archived(path, source.stream, source.format, source.timestamp)
         for source in known.archives
-        for path in options.archives or source.archives
+        for path in query.archives or source.archives
     )
     targets = _there([one.path for one in archived])
     return Question(plan, archived, tuple(archived_streams(targets, plan.streams, span, {})))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Final
@@ -211,3 +213,23 @@ def one_text(text: str | None, file: Path | None, flags: str, words: str | None 
         raise UserError(f"cannot read {file}: {(error.strerror or str(error)).lower()}") from None
     except UnicodeDecodeError:
         raise UserError(f"cannot read {file}: it is not UTF-8 text") from None
+
+
+@dataclass(frozen=True)
+class ArchiveQuery:
+    """A query over archives, as it was typed: its ``text`` or its ``file``, the ``archives``, ``begin`` and
+    ``end`` of its span, and the ``columns`` whose types are declared (``NAME=TYPE``)."""
+
+    text: str | None
+    file: Path | None
+    archives: Sequence[str]
+    begin: str | None
+    end: str | None
+    columns: Sequence[str]
+
+    def sql(self, flags: str, instead: str = "") -> str:
+        """Its text. Raises ``UserError``, also where no archive is named; ``instead``: of one."""
+        text = one_text(self.text, self.file, flags)
+        if not self.archives:
+            raise UserError(f"give the archive to read: --archive PATH (archive.path of the agents){instead}")
+        return text

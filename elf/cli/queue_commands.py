@@ -12,6 +12,7 @@ import typer
 from elf.cli.options import (
     DEFAULT_ADDRESS,
     ArchivePaths,
+    ArchiveQuery,
     Cluster,
     ColumnTypes,
     Connect,
@@ -134,12 +135,7 @@ def submit(
     return offline_queue.submit(
         offline_queue.SubmitOptions(
             wanted=offline_queue.Wanted(
-                text=query,
-                file=file,
-                archives=tuple(archive or ()),
-                begin=begin,
-                end=end,
-                columns=tuple(column or ()),
+                query=ArchiveQuery(query, file, archive or (), begin, end, column or ()),
                 job=compare,
                 windows=windows,
                 connect=connect,
@@ -260,12 +256,7 @@ def schedule(
             cron=cron,
             zone=zone,
             wanted=offline_queue.Wanted(
-                text=query,
-                file=file,
-                archives=tuple(archive or ()),
-                begin=begin,
-                end=end,
-                columns=tuple(column or ()),
+                query=ArchiveQuery(query, file, archive or (), begin, end, column or ()),
                 job=compare,
                 windows=windows,
                 connect=connect,
