@@ -10,7 +10,6 @@ lower bound, and where nothing has come of late nothing is said.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from types import MappingProxyType
 from typing import Final
 
 from elf.job.work import LinkWork
@@ -55,7 +54,7 @@ class Links:
             one.periods = dict(_recent(one.periods, period))
 
     def told(
-        self, now_ms: int, trips: Mapping[str, float], probed: Mapping[str, float] = MappingProxyType({})
+        self, now_ms: int, trips: Mapping[str, float], probed: Mapping[str, float]
     ) -> tuple[LinkWork, ...]:
         """By region. ``trips``: the shortest round trip to each of which one is known, ms; ``probed``: bytes
         a second that probes have found."""

@@ -115,15 +115,15 @@ def test_arrivals_grow_old_and_regions_are_bounded() -> None:
     for period in (1, 1, 2):
         links.arrived("us", 10, period * PERIOD_MS)
     trip = {"us": 80.0}
-    (us,) = links.told(2 * PERIOD_MS, trip)
+    (us,) = links.told(2 * PERIOD_MS, trip, {})
     assert (us.region, us.sent, us.arrived, us.rtt_ms) == ("us", 7, 30, 80.0)
     assert us.periods == ((1, 20), (2, 10))
-    (us,) = links.told((1 + PERIODS) * PERIOD_MS, trip)
+    (us,) = links.told((1 + PERIODS) * PERIOD_MS, trip, {})
     assert us.periods == ((2, 10),)
     for period in range(1_000):
         links.arrived("us", 1, period * PERIOD_MS)
-    (us,) = links.told(999 * PERIOD_MS, trip)
+    (us,) = links.told(999 * PERIOD_MS, trip, {})
     assert len(us.periods) == PERIODS
     for number in range(2 * REGIONS_MAX):
         links.sent(f"r{number}", 1)
-    assert len(links.told(0, {})) == REGIONS_MAX
+    assert len(links.told(0, {}, {})) == REGIONS_MAX

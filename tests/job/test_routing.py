@@ -140,7 +140,7 @@ def raw(pane: int, members: int) -> Piece:
 
 def test_a_border_merges_the_units_of_others_with_its_own() -> None:
     border = Border()
-    border.change(3)
+    border.change(3, 3)
     theirs = Piece(6, 9, 8, payload=b"u", unit=3)
     for pane in (6, 7, 8):
         border.add(raw(pane, 3), 100)
@@ -159,7 +159,7 @@ def test_a_border_merges_the_units_of_others_with_its_own() -> None:
 
 def test_what_is_held_turns_at_a_bound_of_both_and_no_unit_is_given_away() -> None:
     border = Border()
-    border.change(6)
+    border.change(6, 6)
     border.add(raw(6, 1), 0)
     assert border.change(2, 6) == []
     border.add(raw(7, 1), 0)
@@ -175,7 +175,7 @@ def test_what_is_held_turns_at_a_bound_of_both_and_no_unit_is_given_away() -> No
     assert border.change(3, 6) == []
     assert [unit for _, unit in border.change(2, 6)] == [1], "two turns at once are one too many"
     border = Border()
-    border.change(6)
+    border.change(6, 6)
     border.add(raw(6, 1), 0)
     assert border.change(2, 6) == []
     assert border.change(2, 6) == []

@@ -64,7 +64,7 @@ def raw(pane: int, members: int, tag: bytes = b"x") -> Piece:
 def test_a_border_holds_panes_until_a_unit_is_whole() -> None:
     border = Border()
     assert not border.takes(raw(6, 1)), "nobody lets panes be one"
-    border.change(3)
+    border.change(3, 3)
     for pane in (6, 7):
         assert border.takes(raw(pane, 3))
         border.add(raw(pane, 3), 100)
@@ -77,7 +77,7 @@ def test_a_border_holds_panes_until_a_unit_is_whole() -> None:
 
 def test_a_unit_that_is_not_whole_leaves_pane_by_pane_when_it_has_waited() -> None:
     border = Border()
-    border.change(3)
+    border.change(3, 3)
     border.add(raw(6, 3), 0)
     border.add(raw(8, 1), 10)
     assert border.deadline(1_000, 500) == 510
@@ -85,7 +85,7 @@ def test_a_unit_that_is_not_whole_leaves_pane_by_pane_when_it_has_waited() -> No
     assert [unit for _, unit in border.ready(1_000, 500, 510)] == [1, 1]
     border.add(raw(9, 3), 600)
     assert border.deadline(1_000, 500) == 600 + 3_500
-    assert [unit for _, unit in border.change(1)] == [1], "readers want each pane now"
+    assert [unit for _, unit in border.change(1, 1)] == [1], "readers want each pane now"
     assert not border
 
 

@@ -97,14 +97,13 @@ class Border:
             self._weigh()
         return found
 
-    def change(self, panes: int, allowed: int | None = None) -> list[tuple[Pieces, int]]:
-        """Hold units of so many panes from now on. ``allowed``: how many readers let be one (None: as many as
-        that). What is here of others they do not let be one leaves as it is."""
-        most = panes if allowed is None else allowed
-        if panes == self.panes and not any(most % held.panes for held in self._units.values()):
+    def change(self, panes: int, allowed: int) -> list[tuple[Pieces, int]]:
+        """Hold units of so many panes from now on. ``allowed``: how many readers let be one. What is here of
+        others they do not let be one leaves as it is."""
+        if panes == self.panes and not any(allowed % held.panes for held in self._units.values()):
             return []
         turning = any(held.panes != self.panes for held in self._units.values())
-        if most % self.panes or panes == 1 or turning:
+        if allowed % self.panes or panes == 1 or turning:
             found = [
                 one for at, held in sorted(self._units.items()) for one in self._as_it_is(at, at + held.panes)
             ]
