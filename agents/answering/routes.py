@@ -45,6 +45,8 @@ Pair = tuple[str, str]
 """From a region to another one."""
 Stated = Mapping[Pair, tuple[float, float | None]]
 """Bytes a second and delay (s) of links, as settings state them."""
+SURE: Final = ("stated", "probed")
+"""How a rate must be known for a plan that rests on it to act; one that was seen may be far below it."""
 NAMED_MAX: Final = 8
 """Of pairs or agents of which nothing is known: so many are named."""
 LATELY: Final = f"the last {PERIODS * PERIOD_MS // 60_000} minutes"

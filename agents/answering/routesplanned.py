@@ -6,15 +6,12 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
-from agents.answering.routes import Pair, Planned, Told, Turned, Wanted
+from agents.answering.routes import SURE, Pair, Planned, Told, Turned, Wanted
 from elf.errors import UserError
 from elf.planning.routes.model import Demand, Job, Link, Problem, Tree
 from elf.planning.routes.planner import Plan, Route, plan
 from elf.planning.routes.sizes import fitted
-from elf.planning.routes.turning import Standing, compared, held_panes_for, panes_to_hold, sooner, tree_of
-
-SURE = ("stated", "probed")
-"""How a rate must be known for a plan that rests on it to act; one that was seen may be far below it."""
+from elf.planning.routes.turning import Standing, compared, panes_to_hold, sooner
 
 
 def planned(links: Sequence[Told], wanted: Sequence[Wanted]) -> Planned:
@@ -79,7 +76,7 @@ def _loads(problem: Problem, routes: Mapping[str, Told], wanted: Mapping[str, Wa
     by_plan = {name: _by_plan(wanted[name], route) for name, route in routes.items()}
     for what, standings in (("today_load", today), ("planned_load", by_plan)):
         those = [jobs[name] for name in standings]
-        trees = [tree_of(problem, job, standings[job.demand.name]) for job in those]
+        trees = [problem.tree(job, standings[job.demand.name].vias) for job in those]
         often = [1 / standings[job.demand.name].interval_s for job in those]
         for (a, b), load in problem.loads_of(those, trees, often).items():
             loads[problem.regions[a], problem.regions[b]][what] = load
@@ -90,10 +87,7 @@ def _routes(found: Plan, problem: Problem, wanted: Mapping[str, Wanted]) -> dict
     """By job. ``panes``: how many heads hold, of those that divide the unit."""
     jobs = [job for job in problem.jobs if job.demand.name in found.routes]
     routes = [found.routes[job.demand.name] for job in jobs]
-    trees = [
-        tree_of(problem, job, Standing(route.vias, route.interval_s))
-        for job, route in zip(jobs, routes, strict=True)
-    ]
+    trees = [problem.tree(job, route.vias) for job, route in zip(jobs, routes, strict=True)]
     trees = sooner(problem, jobs, trees, [1 / route.interval_s for route in routes])
     return {
         job.demand.name: _route(problem, job, tree, route, wanted[job.demand.name])
@@ -113,15 +107,12 @@ def _sooner_told(found: Plan, routes: Mapping[str, Told]) -> list[str]:
 
 
 def _route(problem: Problem, job: Job, tree: Tree, route: Route, of: Wanted) -> Told:
-    vias = {
-        problem.regions[source]: problem.regions[via] for source, via in zip(job.sources, tree, strict=True)
-    }
     able = [n for n in range(1, of.unit + 1) if of.unit % n == 0]
-    under_way_s = held_panes_for(problem, job, tree, able, of.pane_s)
+    under_way_s = {n: problem.batch_s(job, tree, 1 / (n * of.pane_s)) for n in able}
     panes = panes_to_hold(under_way_s, of.pane_s, route.interval_s)
     return {
         "target": route.target,
-        "vias": vias,
+        "vias": problem.vias(job, tree),
         "interval_s": route.interval_s,
         "panes": panes,
         "direct_s": route.direct_s,

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from typing import Final, Literal
 
 from agents.answering.asks import Procedure, Say
-from agents.answering.routes import Found, Pair, Routes, Turn
+from agents.answering.routes import SURE, Found, Pair, Routes, Turn
 from elf.job.catalog.log import CatalogLog
 from elf.job.messages.log import DecideRoute
 from elf.job.probes import ProbeLink
@@ -25,7 +25,6 @@ from elf.planning.pacing import Change, Pace, paced
 from elf.wire.clients import Reply
 
 Mode = Literal["off", "propose", "act"]
-UNKNOWN: Final = ("at least", "not measured")
 PROBES_MAX: Final = 6
 """So many links are probed at a time, with ``PROBE_BYTES_MAX`` each at most."""
 PACE: Final = Pace(period_ms=60_000, follow_ms=60_000, rest_ms=300_000, most=120)
@@ -90,7 +89,7 @@ class Routing:
         answer. Each agent is asked of one."""
         asked: dict[str, Pair] = {}
         links = found.told.get("links", ())
-        unknown = [(one["origin"], one["target"]) for one in links if one["is"] in UNKNOWN]
+        unknown = [(one["origin"], one["target"]) for one in links if one["is"] not in SURE]
         for pair in sorted(unknown, key=lambda pair: self._asked_ms.get(pair, 0)):
             ends = found.agents.get(pair[0], ""), found.agents.get(pair[1], "")
             if all(ends) and ends[0] not in asked and len(asked) < PROBES_MAX:

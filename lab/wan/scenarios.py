@@ -76,8 +76,7 @@ def _one_batch(links: list[Link], sending: Sending) -> float:
     demand = sending.demand
     problem = Problem(links, [demand], "fair")
     job = problem.jobs[0]
-    tree = tuple(problem.regions.index(sending.vias[problem.regions[one]]) for one in job.sources)
-    return round(problem.batch_s(job, tree, 1 / sending.interval_s), 4)
+    return round(problem.batch_s(job, problem.tree(job, sending.vias), 1 / sending.interval_s), 4)
 
 
 # -- the testbed ---------------------------------------------------------------------------------------------

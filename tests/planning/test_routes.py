@@ -14,7 +14,7 @@ from elf.planning.routes.intervals import intervals
 from elf.planning.routes.model import Demand, Link, Objective, Problem
 from elf.planning.routes.planner import Plan, plan
 from elf.planning.routes.sizes import Size, fitted
-from elf.planning.routes.turning import Standing, compared, panes_to_hold, sooner, tree_of
+from elf.planning.routes.turning import Standing, compared, panes_to_hold, sooner
 from lab.wan.drawn import WORD_COUNT, large, small, the_testbed, usable
 from lab.wan.exact import best_value
 from lab.wan.printed import algorithm_1
@@ -242,12 +242,9 @@ def test_what_is_under_way_for_long_goes_round_where_intervals_are_as_short_as_t
     (job,) = problem.jobs
     direct = plan(links, [demand]).routes["busy"]
     assert direct.vias == {"eu": "us", "ap": "us"}
-    tree = tree_of(problem, job, Standing(direct.vias, 5.0))
+    tree = problem.tree(job, direct.vias)
     (found,) = sooner(problem, [job], [tree], [1 / 5])
-    assert {problem.regions[s]: problem.regions[v] for s, v in zip(job.sources, found, strict=True)} == {
-        "ap": "us",
-        "eu": "ap",
-    }
+    assert problem.vias(job, found) == {"ap": "us", "eu": "ap"}
     full = [Link("eu", "us", 5e3), Link("eu", "ap", 2.5e6), Link("ap", "us", 2_000.0)]
     problem = Problem(full, [demand], "fair")
     (job,) = problem.jobs

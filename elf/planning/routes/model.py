@@ -165,6 +165,18 @@ class Problem:
     def said(self, pair: Pair) -> str:
         return f"{self.regions[pair[0]]} → {self.regions[pair[1]]}"
 
+    def tree(self, job: Job, vias: Mapping[str, str]) -> Tree:
+        """A job's tree by places: directly where a source's region has no ``vias``, or one that is not known,
+        as agents send where all of that region is gone."""
+        places = {name: place for place, name in enumerate(self.regions)}
+        return tuple(places.get(vias.get(self.regions[source], ""), job.target) for source in job.sources)
+
+    def vias(self, job: Job, tree: Tree) -> dict[str, str]:
+        """The reverse: by source the region over which it sends."""
+        return {
+            self.regions[source]: self.regions[via] for source, via in zip(job.sources, tree, strict=True)
+        }
+
     def loads(self, trees: Sequence[Tree], often: Sequence[float]) -> dict[Pair, float]:
         """Bytes a second on each link."""
         return self.loads_of(self.jobs, trees, often)

@@ -248,13 +248,9 @@ def _told(
 ) -> Plan:
     routes = {}
     for job, tree, often in zip(problem.jobs, search.trees, search.best.often, strict=True):
-        vias = {
-            problem.regions[source]: problem.regions[via]
-            for source, via in zip(job.sources, tree, strict=True)
-        }
         routes[job.demand.name] = Route(
             target=job.demand.target,
-            vias=vias,
+            vias=problem.vias(job, tree),
             interval_s=1 / often,
             direct_s=direct_s[job.demand.name],
             batch_s=problem.batch_s(job, tree, often),

@@ -12,7 +12,7 @@ last batch is there; and never shorter than the planner's interval, below which 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -47,15 +47,8 @@ class Comparison(Decision, frozen=True):
     batch_s: tuple[float, float]
 
 
-def held_panes_for(
-    problem: Problem, job: Job, tree: Tree, panes: Iterable[int], pane_s: float
-) -> dict[int, float]:
-    """For each number of panes that may be held: how long a batch of them is under way."""
-    return {n: problem.batch_s(job, tree, 1 / (n * pane_s)) for n in panes}
-
-
 def panes_to_hold(under_way_s: Mapping[int, float], pane_s: float, interval_s: float) -> int:
-    """How many panes are held, of those that may be (``held_panes_for``)."""
+    """How many panes are held. ``under_way_s``: for each number that may be, how long a batch of them is."""
     able = [n for n in sorted(under_way_s) if n * pane_s >= interval_s - _ROUNDING] or [max(under_way_s)]
     return max((n for n in able if under_way_s[n] <= SOON_S), default=able[0])
 
@@ -96,21 +89,12 @@ def _fits(
     return _fullest(problem, jobs, changed, often) <= max(FULL, _fullest(problem, jobs, trees, often))
 
 
-def tree_of(problem: Problem, job: Job, standing: Standing) -> Tree:
-    """The tree in which a job sends: directly where nothing is known of the region over which it would, as
-    agents do where all of that region is gone."""
-    places = {name: place for place, name in enumerate(problem.regions)}
-    return tuple(
-        places.get(standing.vias.get(problem.regions[source], ""), job.target) for source in job.sources
-    )
-
-
 def compared(problem: Problem, today: Mapping[str, Standing], plan: Mapping[str, Standing]) -> Comparison:
     """By job; those that are in both count."""
     jobs = [job for job in problem.jobs if job.demand.name in today and job.demand.name in plan]
     fullest, under_way = [], []
     for standings in (today, plan):
-        trees = [tree_of(problem, job, standings[job.demand.name]) for job in jobs]
+        trees = [problem.tree(job, standings[job.demand.name].vias) for job in jobs]
         often = [1 / standings[job.demand.name].interval_s for job in jobs]
         fullest.append(_fullest(problem, jobs, trees, often))
         under_way.append(_under_way_s(problem, jobs, trees, often))
