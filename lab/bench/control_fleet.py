@@ -36,6 +36,8 @@ POLL_SECS: Final = 0.02
 FIRST_US: Final = 1_767_225_600_000_000
 """Event time of the first line. It is the bench's own: windows end when a line says so."""
 SECOND_US: Final = 1_000_000
+STORES: Final = ("video_games", "toys", "books")
+"""In turn, by the numbers of users (``line_of``)."""
 
 
 @dataclass(frozen=True)
@@ -312,8 +314,8 @@ async def written(fleet: ControlFleet, lines: int, every_secs: float) -> AsyncIt
 
 def line_of(us: int, number: int) -> bytes:
     ts = datetime.fromtimestamp(us / 1e6, UTC).isoformat(timespec="milliseconds")
-    store = ("video_games", "toys", "books")[number % 3]
-    row = {"ts": ts, "product": f"product {number % 50}", "store": store, "user": number, "clicks": 1}
+    store, product = STORES[number % len(STORES)], f"product {number % 50}"
+    row = {"ts": ts, "product": product, "store": store, "user": number, "clicks": 1}
     return json.dumps(row).encode() + b"\n"
 
 

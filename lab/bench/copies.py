@@ -15,7 +15,6 @@ import random
 import shutil
 import signal
 import time
-import urllib.request
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -29,6 +28,7 @@ from elf.cli.processes import Agent
 from elf.client import Window, connect
 from elf.errors import ElfError
 from lab.bench.control_fleet import CLUSTER, ControlFleet, on_fleet, until
+from lab.bench.metered import counts
 from lab.bench.options import Repeat
 from lab.bench.runner import Bench, Figure, Report, Scratch
 
@@ -198,11 +198,5 @@ class Losing:
         """Seconds of CPU, and bytes of copies sent, of all agents since their start."""
         pids = [agent.pid for agent in self.fleet.running if agent.pid is not None]
         times = [psutil.Process(pid).cpu_times() for pid in pids]
-        copied = sum(_metric(agent, SENT) for agent in self.fleet.running)
+        copied = sum(counts(agent.http or "").get(SENT, 0.0) for agent in self.fleet.running)
         return sum(one.user + one.system for one in times), copied
-
-
-def _metric(agent: Agent, name: str) -> float:
-    with urllib.request.urlopen(f"http://{agent.http}/metrics") as answer:
-        lines = answer.read().decode().splitlines()
-    return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith(f"{name} "))

@@ -56,6 +56,17 @@ async def read(agents: Sequence[Agent]) -> list[Meter]:
     return list(await asyncio.gather(*reads))
 
 
+def counts(http: str) -> dict[str, float]:
+    """What the agent at this address counts itself since its start, all labels of a name together."""
+    with urllib.request.urlopen(f"http://{http}/metrics", timeout=60) as answer:
+        text = answer.read().decode()
+    found: dict[str, float] = {}
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            found[sample.name] = found.get(sample.name, 0.0) + sample.value
+    return found
+
+
 def _sharing(agents: Sequence[Agent]) -> Counter[int | None]:
     """How many agents each process has."""
     return Counter(agent.pid for agent in agents)
@@ -65,12 +76,7 @@ def _read(agent: Agent, sharing: int) -> Meter:
     times = psutil.Process(agent.pid).cpu_times()
     loop = next(t for t in psutil.Process(agent.pid).threads() if t.id == agent.pid)
     loop_s, all_s = loop.user_time + loop.system_time, times.user + times.system
-    with urllib.request.urlopen(f"http://{agent.http}/metrics", timeout=60) as answer:
-        text = answer.read().decode()
-    found: dict[str, float] = {}
-    for family in text_string_to_metric_families(text):
-        for sample in family.samples:
-            found[sample.name] = found.get(sample.name, 0.0) + sample.value
+    found = counts(agent.http or "")
     missing = [name for name in COUNTED.values() if name not in found]
     if missing:
         raise ElfError(f"the agent at {agent.http} does not count {', '.join(missing)}")

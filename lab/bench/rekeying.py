@@ -1,12 +1,11 @@
 """The part of ``elf bench tables`` about a key that changes: reads and writes while it does, and how long
 that takes.
 
-A load as YCSB draws it: reads alone, or 40 % reads, 40 % updates and 20 % inserts, of users that are drawn
-alike (``uniform``), few often (``zipf``), or of those written last (``latest``). A read is a SELECT by both
-columns of the key. A write is a line in an agent's log; it has succeeded if in the end the table has the row
-of that user, of the window of the line or a later one. Each load runs with a key that stays, then while one
-ALTER TABLE … SET KEY follows the other. Between two of them a key stays too, for as long as it takes to see
-that the last one is done.
+A load is as YCSB has it (``lab.bench.ycsb``): reads alone, or 40 % reads, 40 % updates and 20 % inserts. A
+read is a SELECT by both columns of the key. A write is a line in an agent's log; it has succeeded if in the
+end the table has the row of that user, of the window of the line or a later one. Each load runs with a key
+that stays, then while one ALTER TABLE … SET KEY follows the other. Between two of them a key stays too, for
+as long as it takes to see that the last one is done.
 """
 
 from __future__ import annotations
@@ -25,7 +24,8 @@ import numpy as np
 
 from elf.client import Client
 from elf.errors import ElfError
-from lab.bench.control_fleet import STREAM, ControlFleet, line_of
+from lab.bench.control_fleet import STORES, STREAM, ControlFleet, line_of
+from lab.bench.ycsb import drawn
 
 JOB: Final = (
     f'CREATE JOB kept AS SELECT "user", store, COUNT(*) AS hits FROM {STREAM} GROUP BY "user", store '
@@ -33,8 +33,6 @@ JOB: Final = (
 )
 KEYS: Final = ('"user", store', 'store, "user"')
 TABLE: Final = f"CREATE TABLE kept FROM JOB kept KEY ({KEYS[0]})"
-STORES: Final = ("video_games", "toys", "books")
-"""Of a user, by its number: as ``line_of`` has it."""
 MIXES: Final = {"read-only": (1.0, 0.0), "40/40/20": (0.4, 0.4)}
 """Shares of reads and updates; the rest are inserts."""
 SIZES: Final = (0.25, 0.5, 1.0)
@@ -195,7 +193,7 @@ class Rekeying:
 
     async def _read(self, reader: Client, user: int, load: Load) -> None:
         during, began = self._changing, time.perf_counter()
-        sql = f"SELECT * FROM kept WHERE \"user\" = {user} AND store = '{STORES[user % 3]}'"
+        sql = f"SELECT * FROM kept WHERE \"user\" = {user} AND store = '{STORES[user % len(STORES)]}'"
         try:
             await reader.sql(sql)
         except ElfError as error:
@@ -215,9 +213,4 @@ class Rekeying:
             load.writes.append((user, us))
 
     def _drawn(self, kind: str, rng: np.random.Generator) -> int:
-        if kind == "uniform":
-            return int(rng.integers(self._users))
-        rank = int(rng.zipf(self._alpha)) - 1
-        if kind == "latest":
-            return self._recent[-1 - rank % len(self._recent)]
-        return (rank * 7_919) % self._users  # those that are asked for often lie anywhere
+        return drawn(kind, rng, self._alpha, self._users, self._recent)

@@ -22,7 +22,6 @@ from dataclasses import asdict, dataclass, replace
 from typing import Annotated, Final
 
 import numpy as np
-import numpy.typing as npt
 import psutil
 from typer import Option
 
@@ -32,6 +31,7 @@ from lab.bench.control_fleet import FIRST_US, SECOND_US, ControlFleet, on_fleet,
 from lab.bench.options import Agents, Hosts, Repeat
 from lab.bench.rekeying import Changed, Rekeying
 from lab.bench.runner import Bench, Figure, Report, Scratch, percentiles
+from lab.bench.ycsb import KEYS, drawn
 
 JOB: Final = (
     'CREATE JOB users AS SELECT "user", COUNT(*) AS hits, SUM(clicks) AS clicks, MAX(product) AS product '
@@ -40,11 +40,12 @@ JOB: Final = (
 TABLE: Final = 'CREATE TABLE seen FROM JOB users KEY ("user")'
 WRITTEN: Final = 20
 """Lines beside each agent, twice a second, while there are readers."""
+RECENT: Final = range(WRITTEN)
+"""The users of these lines, which are written again and again."""
 WARM: Final = 5
 TARGET_MS: Final = 5.0
 HTTP: Final = {"listen": "127.0.0.1:0", "answers_max": 100_000}
 WAYS: Final = ("sql", "any", "http")
-KEYS: Final = ("uniform", "zipf", "latest")
 Ask = Callable[[int], Awaitable[int]]
 """Asks for a user; returns how many rows there are."""
 
@@ -160,20 +161,12 @@ class Tables(Bench[str, Read]):
         found, missed = list[float](), 0
         for user in range(WARM):  # an agent reads its first statement with libraries that it had not needed
             await ask(user)
-        for user in self._drawn(kind, np.random.default_rng(number)):
+        rng = np.random.default_rng(number)
+        for user in [drawn(kind, rng, self.alpha, self.users, RECENT) for _ in range(self.reads)]:
             began = time.perf_counter()
-            missed += not await ask(int(user))
+            missed += not await ask(user)
             found.append(1e3 * (time.perf_counter() - began))
         return found, missed
-
-    def _drawn(self, kind: str, rng: np.random.Generator) -> npt.NDArray[np.int64]:
-        """Users to ask for."""
-        if kind == "uniform":
-            return rng.integers(0, self.users, self.reads)
-        ranks = (rng.zipf(self.alpha, self.reads) - 1) % self.users
-        if kind == "latest":
-            return ranks % WRITTEN  # they are written again and again
-        return (ranks * 7_919) % self.users  # those that are asked for often lie anywhere
 
     def report(self, runs: Mapping[str, Sequence[Read]]) -> Report:
         """p50 and p99 of each kind of keys and way."""

@@ -14,7 +14,6 @@ import os
 import random
 import sys
 import time
-import urllib.request
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -28,6 +27,7 @@ import yaml
 from elf.cli.processes import Child, Processes, ended, environment
 from elf.client import Client, Window, connect
 from elf.errors import ElfError
+from lab.bench.metered import counts
 from lab.wan.spaces import Spaces
 
 REGIONS: Final = ("us", "ap", "eu")
@@ -84,6 +84,9 @@ class Fleet:
     def reached(self, region: str, number: int = 0) -> str:
         return f"{self._spaces.address(region)}:{PORT + number}"
 
+    def _http(self, region: str, number: int) -> str:
+        return f"{self._spaces.address(region)}:{HTTP_PORT + number}"
+
     def start(self) -> None:
         for region, name, number in self.names:
             (self._folder / name).mkdir()
@@ -105,7 +108,7 @@ class Fleet:
             "agent": {"name": name, "listen": listen, "advertise": listen, "place": f"{region}/{name}"},
             "cluster": cluster,
             "data_dir": str(self._folder / name / "data"),
-            "http": {"listen": f"{self._spaces.address(region)}:{HTTP_PORT + number}"},
+            "http": {"listen": self._http(region, number)},
             "security": "open",
             "streams": {"log": {"include": [str(self._folder / name / "*.jsonl")], "format": "json"}},
         }
@@ -133,14 +136,7 @@ class Fleet:
 
     def metric(self, name: str) -> int:
         """Of all agents together."""
-        total = 0.0
-        for region, _, number in self.names:
-            url = f"http://{self._spaces.address(region)}:{HTTP_PORT + number}/metrics"
-            with urllib.request.urlopen(url, timeout=20) as told:
-                for line in told.read().decode().splitlines():
-                    if line.startswith(name):
-                        total += float(line.split()[-1])
-        return int(total)
+        return int(sum(counts(self._http(region, number)).get(name, 0.0) for region, _, number in self.names))
 
     def carried(self) -> dict[tuple[str, str], int]:
         """Bytes on each link so far."""

@@ -7,7 +7,8 @@ import json
 import pytest
 
 from lab.bench import rekeying
-from lab.bench.tables import KEYS, WAYS, Tables
+from lab.bench.tables import WAYS, Tables
+from lab.bench.ycsb import KEYS
 
 
 def test_rows_are_found_in_each_way(

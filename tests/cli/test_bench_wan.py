@@ -55,11 +55,16 @@ def test_a_machine_without_namespaces_is_told(monkeypatch: pytest.MonkeyPatch) -
         check()
 
 
-def test_a_link_carries_what_it_is_said_to_and_the_others_more() -> None:
+@pytest.fixture
+def namespaces() -> None:
     try:
         check()
     except UserError as error:
         pytest.skip(str(error))
+
+
+@pytest.mark.usefixtures("namespaces")
+def test_a_link_carries_what_it_is_said_to_and_the_others_more() -> None:
     script = """
         import subprocess, sys, time
         from lab.wan.spaces import Spaces
@@ -92,12 +97,9 @@ def test_a_link_carries_what_it_is_said_to_and_the_others_more() -> None:
     assert int(other) < 5_000
 
 
+@pytest.mark.usefixtures("namespaces")
 def test_a_side_that_is_killed_leaves_no_region_behind() -> None:
     """Else whoever waits for what it says would wait for ever."""
-    try:
-        check()
-    except UserError as error:
-        pytest.skip(str(error))
     script = """
         import os
         from lab.wan.spaces import Spaces

@@ -27,6 +27,7 @@ from elf.fields import replace
 from elf.planning.overload import LOOK_MS, Lag
 from elf.ql.promises import Promise
 from lab.bench.campaign import check_spark
+from lab.bench.options import Repeat
 from lab.bench.runner import Bench, Figure, Report, Scratch, percentiles
 from lab.bench.sides import ask
 from lab.bench.within.kept import Kept, kept
@@ -67,7 +68,7 @@ class Within(Bench[str, Run]):
     rate: Annotated[int, Option("--rate", min=10, help="Lines a second, of all of them, at most.")] = 600
     seconds: Annotated[float, Option("--seconds", min=1, help="How long promises are judged.")] = 40
     overload: Annotated[float, Option("--overload", min=25, help="Seconds of an overload.")] = 60
-    repeat: Annotated[int, Option("--repeat", min=1, help="Runs of each workload.")] = 3
+    repeat: Repeat = 3
     only: Annotated[
         list[str] | None, Option("--only", metavar="NAME", help="These sides only; repeat it.")
     ] = None
@@ -93,9 +94,11 @@ class Within(Bench[str, Run]):
         def beside(name: str) -> Run:
             return ask(spark, Asked(name, rates.get(name, self.rate), self.seconds))
 
+        def beyond(times: float) -> Run:
+            return overloaded(next(folders), times, self.overload)
+
         made: dict[str, Callable[[], Run]] = {name: partial(keeps, name) for name in WORKLOADS}
-        for name, times in TIMES.items():
-            made[name] = lambda times=times: overloaded(next(folders), times, self.overload)  # type: ignore[misc]
+        made |= {name: partial(beyond, times) for name, times in TIMES.items()}
         made[PLANNER] = planned
         made |= {} if lacks_spark() else {name: partial(beside, of) for name, of in SPARK.items()}
         return {name: side for name, side in made.items() if name in (self.only or SIDES)}

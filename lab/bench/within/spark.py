@@ -18,9 +18,8 @@ from typing import Any, Final
 import msgspec
 
 from elf.errors import ElfError
-from lab.bench.within.load import WORKLOADS, Lines
+from lab.bench.within.load import TICK_SECS, WORKLOADS, Lines
 
-TICK_SECS: Final = 0.02
 STUCK_SECS: Final = 1.0
 WARM_WINDOWS: Final = 10
 """That are not counted, since first batches compile."""
