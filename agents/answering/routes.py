@@ -166,17 +166,15 @@ class Routes:
         """What flows want to have carried. Adds each to what is told, and what is missing of it."""
         found, named = list[Wanted](), Counter[str]()
         costs = flow_costs([flow.uid for flow in flows], worked)
+        parents: dict[str, dict[str, str]] = defaultdict(dict)
+        for address, status in worked.items():
+            for work in status.flows:
+                parents[work.flow][address] = work.parent
         for flow in flows:
             name = ", ".join(sorted({spec.name for spec in self._log.attached(flow.uid)})) or "no job"
             named[name] += 1
             name = name if named[name] == 1 else f"{name} ({named[name]})"
-            parents = {
-                address: work.parent
-                for address, status in worked.items()
-                for work in status.flows
-                if work.flow == flow.uid
-            }
-            job, wanted, why = self._wanted(name, flow, regions, costs[flow.uid], parents)
+            job, wanted, why = self._wanted(name, flow, regions, costs[flow.uid], parents[flow.uid])
             told["jobs"].append(job)
             found += [wanted] if wanted is not None else []
             told["missing"] += [f"{name} is not planned: {why}"] if why else []
@@ -231,8 +229,8 @@ class Routes:
 
     def _vias(self, flow: Flow, target: str) -> dict[str, str]:
         """Over which regions others send to that of a flow's root, where they do."""
-        decided, vias = self._log.routings.ways().get(flow.uid, ("", ()))
-        return dict(vias) if decided == target else {}
+        last = self._log.routings.last(flow.uid)
+        return dict(last.vias) if last is not None and last.acts and last.target == target else {}
 
 
 def _acts(mode: str) -> str:
