@@ -15,7 +15,6 @@ returns a decision with its reasons. Nothing here acts or reads a clock. Nothing
 | ``lent`` | what an owner lends, and what is taken of it | – |
 | ``memory`` | how much of its open panes a flow has in memory, by what readers are lent | max-min fairness |
 | ``days`` | how many bytes may go up in a second so that a day's are enough | – |
-| ``deadlines`` | which tasks are done in time, and which are left out | SCALLA, 4.1 and 4.2 |
 | ``phases`` | where the latency of windows is, and what would help | SCALLA, 3.2 |
 | ``pacing`` | whether it is time to change anything by itself, and of which jobs | – |
 | ``etp`` | which operator grows on new machines, which machine leaves | Stela (*Assured cloud computing*) |

@@ -13,8 +13,8 @@ from typing import Final
 
 import numpy as np
 
-from elf.planning.deadlines import Task, Tasks
 from elf.planning.latency import total
+from lab.latency.deadlines import Task, Tasks
 from lab.latency.modelled import RULES, best, by_simulation, highest, most_rows, p99, phases_of
 from lab.latency.overload import Overload, run
 from lab.latency.pipeline import PHASES, Setting, Workload, simulate

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from elf.errors import UserError
-from elf.planning.deadlines import Task
 from lab.latency import overload, scenarios
+from lab.latency.deadlines import Task
 from lab.latency.modelled import RULES, best, highest, most_rows, phases_of
 from lab.latency.overload import CostAware, DOver, Edf, Overload
 from lab.latency.pipeline import PHASES, Node, Setting, Workload, _Job, simulate

@@ -9,7 +9,7 @@ from itertools import combinations
 
 import pytest
 
-from elf.planning.deadlines import Task, Tasks, _Node, largest
+from lab.latency.deadlines import Task, Tasks, _Node, largest
 
 
 def in_time(tasks: Sequence[Task], now: float) -> bool:
