@@ -5,6 +5,8 @@
                              └── ``shrink``: fewer faults                  ▼ ``ledger``: checks each commit
                                                                         ``judge``: what must be true at last
 
+``people`` ask of a story's fleet what the schedule says, ``faults`` befall it, and ``tables`` are read.
+
 The whole protocol is real (nodes, overlay, groups, workers, stores, merges, commits). Clock, network and disk
 are simulated (``ports``, ``disk``), and the map is a few lines of Python (``engine``). Where agents read
 files (``files``, ``filetask``) their ``Tail`` and ``StreamTask`` are real too, and so are the files, except

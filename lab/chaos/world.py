@@ -211,6 +211,11 @@ class World:
             agent.crash()
             self.at(self.now + self.rng.choice([300, 1_500, 6_000, 9_000]), lambda: self.restart(agent))
 
+    def kill(self, agent: SimAgent, down_ms: int) -> None:
+        if agent.up:
+            agent.crash()
+            self.at(self.now + down_ms, lambda: self.restart(agent))
+
     def restart(self, agent: SimAgent) -> None:
         """Start it again. On a full disk it stops at once, and is started again, as a supervisor would."""
         if not agent.up and not agent.ended:

@@ -249,6 +249,16 @@ def spread_counting(rng: random.Random) -> list[Fault]:
     return [*master_gone(rng), *crashes]
 
 
+def overloaded(rng: random.Random) -> list[Fault]:
+    """Agents get more than they can map, some jobs promise something, and agents die meanwhile."""
+    found = []
+    for who in range(NODES):
+        at = rng.randrange(1_500)
+        found.append(Fault("overload", at, (who,), 8_000, amount=500))
+        found.append(Fault("crash", at + 3_000 + rng.randrange(3_000), (who,), 300))
+    return found
+
+
 AGENTS: dict[Storm, int] = {
     spread: 6,
     stragglers: 6,
@@ -263,16 +273,6 @@ AGENTS: dict[Storm, int] = {
     master_gone: 6,
     spread_counting: 6,
 }
-
-
-def overloaded(rng: random.Random) -> list[Fault]:
-    """Agents get more than they can map, some jobs promise something, and agents die meanwhile."""
-    found = []
-    for who in range(NODES):
-        at = rng.randrange(1_500)
-        found.append(Fault("overload", at, (who,), 8_000, amount=500))
-        found.append(Fault("crash", at + 3_000 + rng.randrange(3_000), (who,), 300))
-    return found
 
 
 JOBS: dict[Storm, tuple[str, ...]] = {
