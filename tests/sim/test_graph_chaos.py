@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import pairwise
 from random import Random
+from types import ModuleType
 from typing import Any
 
 import networkx as nx
@@ -34,6 +35,26 @@ def begun(
     while len(fleet.state["agents"]) < agents:
         fleet.step({})
     return fleet
+
+
+def path(agents: int, edges: int) -> dict[str, list[chaos.Edge]]:
+    """v0 → v1 → …, whose edges lie on the agents in turn."""
+    return {f"a{n}": [(f"v{v}", f"v{v + 1}") for v in range(n, edges, agents)] for n in range(agents)}
+
+
+def to_the_end(fleet: Fleet) -> dict[str, Any]:
+    """The result of the computation that is under way."""
+    while fleet.state["phase"] != "idle":
+        fleet.step({})
+    (result,) = fleet.results
+    return result
+
+
+def reach(fleet: Fleet, iteration: int) -> None:
+    """A computation begins, and comes to that iteration."""
+    fleet.ask({"begin": True})
+    while fleet.state["number"] < iteration:
+        fleet.step({})
 
 
 @pytest.mark.parametrize("agents", [1, 3, 8])
@@ -70,8 +91,7 @@ def by_matrix(directed: nx.DiGraph, iterations: int) -> dict[str, float]:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_scaling_while_it_goes_on_changes_no_bit(kind: type[chaos._Drawn]) -> None:
-    way = {f"a{n}": [(f"v{v}", f"v{v + 1}") for v in range(n, 24, 8)] for n in range(8)}
-    fleet = begun(kind, 8, 3, way)
+    fleet = begun(kind, 8, 3, path(8, 24))
     fleet.ask({"begin": True})
     counts = list[int]()
     while fleet.state["phase"] != "idle":
@@ -87,15 +107,11 @@ def test_scaling_while_it_goes_on_changes_no_bit(kind: type[chaos._Drawn]) -> No
 
 @pytest.mark.parametrize("seed", range(3))
 def test_a_change_that_was_asked_for_before_the_first_iteration_is_made(seed: int) -> None:
-    way = {f"a{n}": [(f"v{v}", f"v{v + 1}") for v in range(n, 40, 4)] for n in range(4)}
-    fleet = begun(Ways, 4, 2, way)
+    fleet = begun(Ways, 4, 2, path(4, 40))
     fleet.rng = Random(seed)
     fleet.ask({"begin": True})
     assert fleet.ask({"scale": 2})
-    while fleet.state["phase"] != "idle":
-        fleet.step({})
-    (result,) = fleet.results
-    assert result["parts"] == 4
+    assert to_the_end(fleet)["parts"] == 4
     assert fleet.state["note"] == ""
 
 
@@ -149,13 +165,22 @@ def test_what_is_no_edge_is_left_out() -> None:
     assert part.weights.tolist() == [2.0]
 
 
-def test_a_graph_that_is_too_large_says_so_and_others_follow(monkeypatch: pytest.MonkeyPatch) -> None:
-    fleet = begun(Hang, 3, 1)
+@pytest.mark.parametrize(
+    ("room", "bound", "most", "parts", "why"),
+    [
+        (worker, "PART_BYTES_MAX", 1_000, 1, "at most 1000: spread the graph over more agents"),
+        (barrier, "ANSWERS_BYTES_MAX", 100, 3, "the parts answer with more than 100 bytes"),
+    ],
+)
+def test_what_is_too_large_says_so_and_others_follow(
+    room: ModuleType, bound: str, most: int, parts: int, why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fleet = begun(Hang, 3, parts)
     with monkeypatch.context() as patch:
-        patch.setattr(worker, "PART_BYTES_MAX", 1_000)
-        with pytest.raises(chaos.Stuck, match="at most 1000: spread the graph over more agents"):
+        patch.setattr(room, bound, most)
+        with pytest.raises(chaos.Stuck, match=why):
             calm(fleet)
-    assert calm(fleet)["parts"] == 1
+    assert calm(fleet)["parts"] == parts
 
 
 @contextmanager
@@ -198,15 +223,6 @@ def test_more_pieces_than_a_state_has_room_for_are_refused_and_told() -> None:
     assert calm(fleet)["edges"] == 100
 
 
-def test_answers_that_are_too_large_for_the_master_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    fleet = begun(Hang, 3, 3)
-    with monkeypatch.context() as patch:
-        patch.setattr(barrier, "ANSWERS_BYTES_MAX", 100)
-        with pytest.raises(chaos.Stuck, match="the parts answer with more than 100 bytes"):
-            calm(fleet)
-    assert calm(fleet)["parts"] == 3
-
-
 def test_an_answer_that_cannot_be_sent_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     fleet = begun(Hang, 3, 2)
     send = chaos._Host.send_to
@@ -223,29 +239,21 @@ def test_an_answer_that_cannot_be_sent_is_told(monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_a_change_that_two_agents_refuse_is_given_up_once(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    way = {f"a{n}": [(f"v{v}", f"v{v + 1}") for v in range(n, 40, 4)] for n in range(4)}
-    fleet = begun(Ways, 4, 4, way)
+    fleet = begun(Ways, 4, 4, path(4, 40))
     fleet.rng = Random(seed)
-    fleet.ask({"begin": True})
-    while fleet.state["number"] < 1:
-        fleet.step({})
+    reach(fleet, 1)
     assert fleet.ask({"scale": -2})
     with monkeypatch.context() as patch:
         patch.setattr(worker, "PART_BYTES_MAX", 100)
-        while fleet.state["phase"] != "idle":
-            fleet.step({})
+        result = to_the_end(fleet)
     assert fleet.state["error"] == ""
-    (result,) = fleet.results
     assert result["parts"] == 4
-    assert result["rows"].equals(alone(Ways, way, 1))
+    assert result["rows"].equals(alone(Ways, fleet.edges, 1))
 
 
 def test_a_change_for_which_there_is_no_room_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    way = {f"a{n}": [(f"v{v}", f"v{v + 1}") for v in range(n, 400, 4)] for n in range(4)}
-    fleet = begun(Ways, 4, 4, way)
-    fleet.ask({"begin": True})
-    while fleet.state["number"] < 1:
-        fleet.step({})
+    fleet = begun(Ways, 4, 4, path(4, 400))
+    reach(fleet, 1)
     most = max(seat.job._agent()._bytes() for name, seat in fleet.seats.items() if name != chaos.MASTER)
     assert fleet.ask({"scale": -3})
     with monkeypatch.context() as patch:
@@ -253,19 +261,16 @@ def test_a_change_for_which_there_is_no_room_is_given_up(monkeypatch: pytest.Mon
         while fleet.state["note"] == "" or fleet.state["plan"]:
             fleet.step({})
     assert "not scaled: agent" in fleet.state["note"]
-    while fleet.state["phase"] != "idle":
-        fleet.step({})
-    assert fleet.results[0]["parts"] == 4
-    assert fleet.results[0]["rows"].equals(alone(Ways, way, 1))
+    result = to_the_end(fleet)
+    assert result["parts"] == 4
+    assert result["rows"].equals(alone(Ways, fleet.edges, 1))
 
 
 def test_where_values_find_no_room_it_is_the_newest_layout_that_is_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     fleet = begun(Ranks, 2, 2)
-    fleet.ask({"begin": True})
-    while fleet.state["number"] < 2:
-        fleet.step({})
+    reach(fleet, 2)
     agent = fleet.seats["a1"].job._agent()
     agent._of_layout(5).own["a0"] = bytes(10_000)
     monkeypatch.setattr(worker, "HAD_BYTES_MAX", agent._bytes() - 1)
