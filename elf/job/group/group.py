@@ -27,7 +27,7 @@ from elf.job.rollup.panes import PRUNE_MS
 from elf.job.rollup.rooted import event_time
 from elf.job.spec import END_OF_TIME, START_OF_TIME
 from elf.job.tables import StoredTable
-from elf.job.work import EstimateWork, JobWork, PromiseWork
+from elf.job.work import EstimateWork, JobWork
 from elf.planning.costs import JobCosts
 from elf.wire.base import Answer
 from elf.wire.clients import WindowResult
@@ -171,11 +171,11 @@ class JobGroup:
         """What the windows of its promise have come to (ms), and whether they were in time; None: it has
         none, or they are too few."""
         promise = self.master.spec.plan.promise
-        work = PromiseWork() if promise is None else self._kept.work(promise)
-        kept = None if promise is None else is_kept(promise, work)
-        if promise is None or kept is None:
+        if promise is None:
             return None
-        return work.mean_ms if promise.percent is None else work.quantile_ms, kept
+        work = self._kept.work(promise)
+        reached_ms = work.mean_ms if promise.percent is None else work.quantile_ms
+        return None if (kept := is_kept(promise, work)) is None else (reached_ms, kept)
 
     def work_out(self, entry: PauseDecided, now_ms: int) -> list[Effect]:
         """The settings of its promise anew, as the catalog log wants them (protocol 5.17)."""
