@@ -122,8 +122,12 @@ class Fleet:
 
     def named(self, address: str) -> str:
         """An address with its agent's name, for people."""
-        names = {m.address: m.name for s in self._log.streams() for m in self._log.members(s)}
-        return f"{names[address]} ({address})" if address in names else address
+        name = self.names().get(address)
+        return f"{name} ({address})" if name else address
+
+    def names(self) -> dict[str, str]:
+        """By address, of all that have a stream."""
+        return {m.address: m.name for s in self._log.streams() for m in self._log.members(s)}
 
     def agents(self) -> dict[str, tuple[str, tuple[str, ...]]]:
         """Address → name and streams of all agents that have not left; of one that has no stream, what is

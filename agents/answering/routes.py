@@ -205,6 +205,7 @@ class Routes:
             "panes": unit,
             "today_s": pane_s * held,
             "vias": self._vias(flow, target),
+            "heads": {},
             "size": None,
         }
         if not pane_s:
@@ -216,13 +217,9 @@ class Routes:
         if set(sources) == {target}:
             return told, None, ""
         held_s = pane_s * held
-        inputs = {
-            address: sources[regions[address]] * held_s
-            for address, parent in parents.items()
-            # whose parent stands in another region is a head
-            if regions.get(address, target) != target
-            and regions.get(parent, regions[address]) != regions[address]
-        }
+        heads, names = _heads(regions, parents, target), self._fleet.names()
+        told["heads"] = {region: [names.get(one, one) for one in ones] for region, ones in heads.items()}
+        inputs = {one: sources.get(region, 0.0) * held_s for region, ones in heads.items() for one in ones}
         samples, vias = _samples(cost, inputs), told["vias"]
         wanted = Wanted(flow.uid, name, target, dict(sources), samples, pane_s, unit, held, vias)
         return told, wanted, ""
@@ -247,6 +244,16 @@ def _acts(mode: str) -> str:
 def _some(names: Sequence[str]) -> str:
     more = f" and {len(names) - NAMED_MAX} more" if len(names) > NAMED_MAX else ""
     return ", ".join(names[:NAMED_MAX]) + more
+
+
+def _heads(regions: Mapping[str, str], parents: Mapping[str, str], target: str) -> dict[str, list[str]]:
+    """By region, the agents through which a flow leaves it: whose parent stands in another one."""
+    found = defaultdict[str, list[str]](list)
+    for address, parent in sorted(parents.items()):
+        here = regions.get(address, target)
+        if here != target and regions.get(parent, here) != here:
+            found[here].append(address)
+    return dict(found)
 
 
 def _samples(cost: FlowCost, heads: Mapping[str, float]) -> tuple[list[float], list[float]]:
@@ -293,6 +300,7 @@ def links_of(
                 "is": _known_as(pair in stated, probed[pair], rate),
                 "delay_s": measured_s if delay_s is None else delay_s,
                 "delay_is": "stated" if delay_s is not None else "" if known is None else "measured",
+                "rtt_s": None if known is None else known / 1000,
                 "seen": most or None,
                 "sent_bytes": sent[pair],
                 "arrived_bytes": arrived[pair],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from agents.answering.explained import INDENT, table
@@ -77,6 +77,7 @@ def _jobs(told: Mapping[str, Any]) -> list[str]:
             f"{one['pane_s']:g}",
             f"{one['today_s']:g}",
             _detours(one),
+            ", ".join(_heads(region, names) for region, names in one["heads"].items()),
             "" if one["size"] is None else f"{one['size']['said']} (off by {one['size']['residual']:.0%})",
         )
         for one in told["jobs"]
@@ -89,9 +90,14 @@ def _jobs(told: Mapping[str, Any]) -> list[str]:
         "pane s",
         "held s",
         "over",
+        "heads",
         "bytes of a batch of I rows",
     )
     return ["jobs, a line for each of their flows", *table(headings, rows)]
+
+
+def _heads(region: str, names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{len(names)} of {region}"
 
 
 def _plan(told: Mapping[str, Any]) -> list[list[str]]:

@@ -42,11 +42,16 @@ def test_links_that_were_seen_and_a_plan_over_them(world: World) -> None:
     assert all(links[pair]["arrived_bytes"] > 0 for pair in into)
     assert all(one["rate"] is None for pair, one in links.items() if pair not in into)
     assert all(one["delay_is"] == "measured" for one in links.values())
+    assert all(one["rtt_s"] == pytest.approx(2 * one["delay_s"]) for one in links.values())
     (demand,) = told["jobs"]
     assert {*demand["rows_per_sec"]} == {*REGIONS}
     assert demand["rows_per_sec"][root] == pytest.approx(3 / 0.8, rel=0.3)
     assert demand["today_s"] == 6 * demand["pane_s"]
     assert demand["size"] is not None
+    stands = {f"a{agent.index}": agent.place.split("/")[0] for agent in world.agents}
+    assert {region: [stands[name] for name in names] for region, names in demand["heads"].items()} == {
+        region: [region] for region in REGIONS if region != root
+    }
     (route,) = told["plan"]["routes"].values()
     assert set(route["vias"].values()) == {root}
     assert demand["pane_s"] - 1e-6 <= route["interval_s"] <= demand["today_s"] + 1e-6
@@ -69,6 +74,7 @@ def test_a_stated_link_wins_and_a_slow_one_is_gone_round(
         pair: (one["rate"], one["delay_s"]) for pair, one in links.items() if one["is"] == "stated"
     } == stated
     assert links[slow, root]["seen"] > 1
+    assert links[slow, root]["rtt_s"] < 0.4, "as it was measured"
     (route,) = told["plan"]["routes"].values()
     assert route["vias"] == {slow: other, other: root}
     assert f"{slow} would send over {other}, and sends directly to {root}" in text

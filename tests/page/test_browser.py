@@ -7,11 +7,16 @@ import json
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
+from lab.chaos.engine import united
 from lab.chromium import CHROMIUM, SOON, Browser, Tab, tab
+from overlay.regions import region_of
 from tests.page.conftest import BAD, Pages
+from tests.support.histories import asked, begun
+from tests.support.regions import REGIONS, one_head_each, world_of
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium here (apt install chromium)")
 BUTTONS = "[...document.querySelectorAll('.title button')]"
@@ -289,3 +294,80 @@ def test_the_compare_page_shows_why_windows_differ(pages: Pages, browser: Browse
         page.until(NAV)
         go(page, "#/compare")
         page.until("document.querySelector('main').textContent.includes('There is no Spark here')")
+
+
+def told_of_three_regions() -> tuple[dict[str, Any], str, str, str]:
+    """What EXPLAIN ROUTES tells in a simulated fleet where one region's way to the root is slow; that region,
+    the third one and that of the root."""
+    world = world_of(5, 9)
+    spec, _ = begun(world, 60_000, query=united(6, 6), rate_ms=800)
+    world.run_until(lambda: one_head_each(world, spec), 20_000)
+    world.run(30_000)
+    (job,) = world.agents[0].node.log.jobs()
+    root = region_of(world.by_address[job.leader].place)
+    slow, other = (region for region in REGIONS if region != root)
+    stated = {(slow, root): (1.0, 0.2), (slow, other): (1e5, 0.01), (other, root): (1e5, 0.01)}
+    world.agents[2].node.clients.statements._routes._stated = stated
+    _, told = asked(world, 2, "EXPLAIN ROUTES")
+    return told, slow, other, root
+
+
+def test_regions_are_a_map_and_tables_of_what_explain_routes_tells(pages: Pages, browser: Browser) -> None:
+    told, slow, other, root = told_of_three_regions()
+    decided = {"columns": [], "rows": [], "more": 0}
+    answers = {
+        "EXPLAIN ROUTES": {"text": "", "table": None, "data": told},
+        "SHOW DECISIONS": {"text": "", "table": decided, "data": None},
+    }
+    rows = "[...document.querySelectorAll('#{} tbody tr')].map((row) => row.innerText.split('\\t'))"
+    drawn = "document.querySelector(`[data-link='{} → {}'] .{}`) !== null"
+    with tab(browser, width=390, height=844, dark=True) as page:
+        page.open(pages.link(pages.own))
+        page.until(NAV)
+        page.evaluate(
+            f"const asked = fetch, answers = {json.dumps(answers)};"
+            "window.fetch = (at, options) => {"
+            "  const said = String(at).endsWith('/sql') && answers[JSON.parse(options.body).sql];"
+            "  return said ? Promise.resolve(Response.json(said)) : asked(at, options); }"
+        )
+        go(page, "#/regions")
+        page.until("document.querySelectorAll('svg.map circle').length === 3")
+        for origin, target, kind, there in (
+            (slow, root, "today", True),
+            (slow, root, "planned", False),
+            (slow, other, "planned", True),
+            (slow, other, "today", False),
+            (other, root, "today", True),
+            (other, root, "planned", False),
+            (root, other, "today", False),
+        ):
+            assert page.evaluate(drawn.format(origin, target, kind)) is there, (origin, target, kind)
+        label = f"document.querySelector(`[data-link='{slow} → {root}'] title`).textContent"
+        assert page.evaluate(label).startswith(f"{slow} → {root}: 1 B/s stated, delay 200 ms, round trip ")
+        assert "full today" in page.evaluate(label)
+        links = {row[0]: row for row in page.evaluate(rows.format("links"))}
+        assert len(links) == 6
+        assert links[f"{slow} → {root}"][1:3] == ["1 B/s", "stated"]
+        (ways,) = page.evaluate(rows.format("ways"))
+        assert ways[:2] == ["job", root]
+        head, via = told["jobs"][0]["heads"][slow][0], told["jobs"][0]["heads"][other][0]
+        assert {*ways[3].split("\n")} == {f"{slow} → {root}, by {head}", f"{other} → {root}, by {via}"}
+        assert {*ways[5].split("\n")} == {f"{slow} → {other} → {root}", f"{other} → {root}"}
+        said = page.text()
+        for line in (told["acts"], *told["differs"], *told["plan"]["today"], *told["missing"]):
+            assert line in said
+        assert "Decided" not in said
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        assert page.problems() == []
+
+
+def test_without_regions_the_page_says_so_in_a_line(pages: Pages, browser: Browser) -> None:
+    with tab(browser) as page:
+        page.open(pages.link(pages.agent))
+        page.until(NAV)
+        go(page, "#/regions")
+        line = "Nothing crosses a border: no agent says where it stands (agent.place and cluster.regions)."
+        page.until(f"document.querySelector('main p')?.innerText === {line!r}")
+        assert page.evaluate("document.querySelector('main').children.length") == 2
+        assert page.evaluate("document.querySelectorAll('main section, main svg').length") == 0
+        assert page.problems() == []

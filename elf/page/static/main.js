@@ -10,6 +10,7 @@ const PAGES = [
   ["panels", "Panels"],
   ["query", "Query"],
   ["compare", "Compare"],
+  ["regions", "Regions"],
 ];
 const main = document.getElementById("main");
 const nav = document.querySelector("nav");
@@ -120,7 +121,7 @@ function turn() {
 
 function help() {
   const keys = [
-    ["1 … 5", "the pages"],
+    ["1 … 6", "the pages"],
     ["/", "the first field of a page"],
     ["← →", "the window before, after (a job)"],
     ["Ctrl Enter", "run the query"],
