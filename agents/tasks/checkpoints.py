@@ -81,9 +81,8 @@ def load_checkpoint(store: Store, stream: str) -> StoredCheckpoint | None:
 
 
 def with_parts(checkpoint: StreamCheckpoint, store: Store) -> StreamCheckpoint:
-    """With the open parts of its flows where these stand for their trees (protocol 9.9). One that is not
-    there any more is in a commit, or its pane is answered: nothing else that is made of that pane is taken.
-    """
+    """With the open parts of its flows where these stand for their trees (protocol 9.9). Those of open panes
+    are all there; one that was empty has no contents."""
     flows = []
     for flow in checkpoint.flows:
         if flow.parted and flow.opened is not None:

@@ -10,6 +10,7 @@ gives to a pane is either its main snapshot or some of its open parts:
     at the owner   open ── checkpoint ──▶ parts 1 … k, in reserve ── sealed ──▶ main snapshot, last part
                      main included, or answered ──────────────▶ all of the pane's parts are forgotten
                      a part is in a commit: main is *covered* ──▶ main is forgotten, other parts are owed
+                     a part is answered before its pane is sealed ──▶ it is forgotten when that is
     at a holder    as any copy; a commit with the member's main snapshot answers its open parts too
     at the root    parts of a member that is dead or silent are held beside the pane. They become a revision
                    of it when it is committed without that member; when the main snapshot comes they go.

@@ -180,6 +180,7 @@ def retained() -> Retained:
     found = Retained()
     for part in (FIRST, SECOND_PART):
         found.reserve((5, 6, part), 10)
+    found.sealed_to(6)
     found.add((4, 6, 0), 100, 1)
     return found
 
@@ -199,6 +200,21 @@ def test_parts_are_owed_in_place_of_a_main_snapshot_that_is_covered() -> None:
     assert owed.answered(5, 6, FIRST) == [(5, 6, FIRST)]
     assert owed.answered(4, 5, 0) == [(4, 6, 0)]
     assert owed.answered(5, 6, SECOND_PART) == [(5, 6, SECOND_PART)]
+
+
+def test_answered_parts_stay_until_their_pane_is_sealed() -> None:
+    """A start makes the tree of them."""
+    owed = Retained()
+    owed.reserve((5, 6, FIRST), 10)
+    owed.sealed_to(5)
+    owed.release(5, 6)
+    assert owed.answered(5, 6, FIRST) == []
+    assert not owed.is_kept(), "it is not offered again"
+    assert owed.sealed_to(5) == []
+    assert owed.sealed_to(6) == [(5, 6, FIRST)]
+    assert owed.sealed_to(7) == []
+    owed.reserve((5, 6, LAST), 10)
+    assert owed.answered(5, 6, 0) == [(5, 6, LAST)], "sealed"
 
 
 # -- the root ------------------------------------------------------------------------------------------------

@@ -147,6 +147,17 @@ def gone_eagerly(rng: random.Random) -> list[Fault]:
     return [Fault("gone", rng.randrange(1_000, 3_000), (gone,), 500), dies]
 
 
+def stuck_eagerly(rng: random.Random) -> list[Fault]:
+    """One stands still while a pane of its is open, so that others commit what they have copies of; it dies
+    before and after it has gone on."""
+    who = rng.randrange(6)
+    dies = [
+        Fault("crash", 1_500 + 3_000 * n + rng.randrange(1_500), (who,), rng.choice([300, 1_500, 4_000]))
+        for n in range(3)
+    ]
+    return [Fault("stuck", 2_000, (who,), 6_000), *dies]
+
+
 def behind(rng: random.Random) -> list[Fault]:
     """Panes wait for one that stands still. Slices of others get lost for a while, of several at once, and
     most takes long: what they are asked for and what mirrors send for them come one about the other."""
@@ -268,6 +279,7 @@ AGENTS: dict[Storm, int] = {
     fashions: 8,
     gone: 6,
     gone_eagerly: 6,
+    stuck_eagerly: 6,
     reduced: 6,
     ranged: 6,
     master_gone: 6,
@@ -283,6 +295,7 @@ JOBS: dict[Storm, tuple[str, ...]] = {
     fashions: ("first",),
     equal: ("long",) * EQUAL,
     reduced: ("plain",),
+    stuck_eagerly: ("plain",),
     ranged: ("ranked", "tallied"),
     tabled_late: ("long",),
     sharded: ("trees",),
@@ -335,7 +348,7 @@ def schedule(storm: Storm, seed: int) -> Schedule:
         quota=9_000 if alone else 256 << 20,
         storm_ms=12_000 if storm in JOBS else 10_000,
         promised=(0, 2) if storm is overloaded else (),
-        eager=storm is gone_eagerly,
+        eager=storm in (gone_eagerly, stuck_eagerly),
         pasts=((1, 5_000),) if storm in (begun_before, begun_before_and_killed) else (),
         files=((FILES[storm],) * LOGS,) * NODES if storm in FILES else (),
         program=storm in (counting, master_gone, spread_counting),

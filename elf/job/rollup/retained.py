@@ -22,6 +22,10 @@ class Retained:
         self._sizes: dict[Name, int] = {}
         self._reserve: dict[Name, int] = {}
         """Open parts, and their sizes: they wait for what becomes of their panes' main snapshots."""
+        self._spent = set[Name]()
+        """Open parts that are answered, of panes that are still open: a start makes these panes of them
+        (protocol 9.9)."""
+        self._open_from = START_OF_TIME
         self._leaps = Drops()
 
     def add(self, name: Name, size: int, now_ms: int) -> None:
@@ -31,6 +35,13 @@ class Retained:
     def reserve(self, name: Name, size: int) -> None:
         """Add an open part: it is owed only if its pane's main snapshot cannot be taken."""
         self._reserve[name] = size
+
+    def sealed_to(self, end: int) -> list[Name]:
+        """Panes below ``end`` are sealed. Their open parts that are answered are forgotten and returned."""
+        self._open_from = max(self._open_from, end)
+        gone = [name for name in self._spent if name[0] < end]
+        self._spent.difference_update(gone)
+        return gone
 
     def __len__(self) -> int:
         return len(self._owed)
@@ -77,8 +88,9 @@ class Retained:
         self, start: int, end: int, part: int, *, counted: bool = False, offsets: int = 0
     ) -> list[Name]:
         """Panes ``[start, end)`` are answered; snapshots with no unanswered pane left are forgotten and
-        returned, and so are the open parts of these panes. ``counted``: those panes are dropped or, unless
-        ``offsets`` is 0, another agent has answered for us."""
+        returned, and so are the open parts of these panes, unless they are still open (``sealed_to``).
+        ``counted``: those panes are dropped or, unless ``offsets`` is 0, another agent has answered for us.
+        """
         done, gone = list[Name](), list[Name]()
         for name, spans in self._owed.items():
             if name[2] != part:
@@ -95,7 +107,9 @@ class Retained:
                 gone.append(name)
         for name in done:
             del self._owed[name], self._since[name], self._sizes[name]
-        return [*done, *gone]
+        spent = {name for name in (*done, *gone) if is_open(name[2]) and name[0] >= self._open_from}
+        self._spent |= spent
+        return [name for name in (*done, *gone) if name not in spent]
 
     def covered(self, start: int, end: int) -> list[Name]:
         """Open parts of these panes are in a commit: what else there is of them is owed in place of the main

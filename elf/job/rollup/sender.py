@@ -146,6 +146,8 @@ class Sender:
         line = self._lines.setdefault(flow.uid, _Line(flow, Combiner()))
         line.suspended |= suspended
         owed = retained or {}
+        if owed:
+            line.retained.sealed_to(sealed)
         main = [name[:2] for name in owed if not name[2]]
         for name, size in owed.items():
             waits = name[0] >= sealed or any(start <= name[0] < end for start, end in main)
@@ -236,10 +238,12 @@ class Sender:
         line.retained.add((sealed.start, sealed.end, sealed.part), size, now_ms + waits_ms)
         if sealed.part:
             return [*self._direct(line.flow, reissued(line.flow, number, [sealed])), *self._quota(line)]
+        spent = tuple(line.retained.sealed_to(sealed.end))
         counters, payload = sealed.excerpt or (sealed.counters, sealed.payload)
         piece = Piece(sealed.start, sealed.end, 1 << number, counters, payload, sealed.excerpt is not None)
         line.combiner.add(SELF, piece, now_ms)
-        return [*self.flush(line.flow, now_ms), *self._quota(line)]
+        forget = [Forget(line.flow.uid, spent)] if spent else []
+        return [*forget, *self.flush(line.flow, now_ms), *self._quota(line)]
 
     def _unit_ends_ms(self, flow: Flow, end: int) -> int:
         """How long after the last of these panes its unit ends: nothing becomes of them before."""

@@ -17,7 +17,7 @@ from elf.job.rollup.retained import Retained
 from elf.job.rollup.root import Root
 from elf.job.rollup.slices import reissued
 from elf.job.snapshots import Sealed
-from elf.job.spec import Flow
+from elf.job.spec import END_OF_TIME, Flow
 from tests.chaos.plants.rollup import look_away
 
 
@@ -66,6 +66,17 @@ def forgets_parts_of_what_is_covered(patch: pytest.MonkeyPatch) -> None:
 def begins_without_open_parts(patch: pytest.MonkeyPatch) -> None:
     """protocol 9.9: a start takes the tree of a checkpoint for all that it has."""
     patch.setattr("lab.chaos.task.with_parts", lambda checkpoint, store: checkpoint)
+
+
+def forgets_parts_of_open_panes(patch: pytest.MonkeyPatch) -> None:
+    """protocol 9.9: an open part that is in a commit goes at once, though its pane is still open."""
+    begin = Retained.__init__
+
+    def all_are_sealed(retained: Retained) -> None:
+        begin(retained)
+        retained.sealed_to(END_OF_TIME)
+
+    patch.setattr(Retained, "__init__", all_are_sealed)
 
 
 def offers_no_open_parts(patch: pytest.MonkeyPatch) -> None:
