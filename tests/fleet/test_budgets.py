@@ -126,5 +126,10 @@ async def test_what_a_job_would_cost_is_told_before_by_those_that_run(guests: Fl
     same = (await client.sql("EXPLAIN SELECT COUNT(*) AS n FROM clicks WINDOWING 2 SECONDS")).text
     assert "nothing more, all that it reads is computed already" in same
     ada = await elf.client.connect(guests.agents[1].address, cluster="test", creator="ada").open()
-    with pytest.raises(ElfError, match=r"job dear would take some .* told by a job with the same groups"):
-        await ada.sql(f"CREATE JOB dear AS {like}")
+
+    async def refused() -> str:
+        with pytest.raises(ElfError, match=r"job dear would take some .* told by .*; ada has") as refusal:
+            await ada.sql(f"CREATE JOB dear AS {like}")
+        return str(refusal.value) if "told by a job with the same groups" in str(refusal.value) else ""
+
+    await eventually(refused, "panes tell what it costs, where it is created", 30)
