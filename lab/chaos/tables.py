@@ -1,8 +1,8 @@
 """Readers of tables in a simulated fleet, and what they may be told.
 
 The oracle is slow and obvious: after the results of a job up to a number, a table has what one gets by
-putting the windows of these results into a dict, one after the other. A reader that asks one life of an agent
-again and again hears of numbers that never fall.
+putting the windows of these results into a dict, one after the other. Whoever asks one life of an agent hears
+of no lower number than was told before that.
 """
 
 from __future__ import annotations
@@ -43,12 +43,13 @@ Rows = dict[str, tuple[int, int]]
 class Answer:
     """What a table had for whoever asked an agent in one of its lives, up to a number. ``name``: by which it
     was asked, whichever table has that by then; ``job``: that it is of; ``shards``: the number of each of its
-    shards, if it has some."""
+    shards, if it has some; ``least``: the highest number that this life had told when it was asked."""
 
     name: str
     job: str
     agent: int
     life: int
+    least: int
     table: str
     number: int
     rows: Rows
@@ -62,7 +63,9 @@ class TableReaders:
         self._world = world
         self._ledger = ledger
         self._rng = random.Random(f"table readers {seed}")
-        self._asked: dict[int, tuple[str, str, int, int]] = {}
+        self._asked: dict[int, tuple[str, str, int, int, int]] = {}
+        self._told = defaultdict[tuple[str, int, int], int](int)
+        """By table, agent and its life, the highest number that was told."""
         self._number = FIRST
         self.answers: list[Answer] = []
 
@@ -76,7 +79,8 @@ class TableReaders:
 
     def _ask(self, agent: SimAgent, table: OutputSpec, as_of: str) -> None:
         self._number += 1
-        self._asked[self._number] = table.name, table.job, agent.index, agent.life
+        least = self._told[table.name, agent.index, agent.life]
+        self._asked[self._number] = table.name, table.job, agent.index, agent.life, least
         sql = f"SELECT * FROM {table.name}{as_of}"
         asked = Execute(request=self._number, sql=sql, creator=table.creator)
         agent.guard(lambda: agent.handle(was.Arrived(READER, asked)))
@@ -88,7 +92,10 @@ class TableReaders:
             found = {row["k0"]: (micros(row["window_end"]), row["s0"]) for row in rows}
             said = json.loads(message.body)
             shards = {int(place): number for place, number in said.get("shards", {}).items()}
-            self.answers.append(Answer(*asked, said["table"], said["number"], found, shards))
+            one = Answer(*asked, said["table"], said["number"], found, shards)
+            self.answers.append(one)
+            who = (one.name, one.agent, one.life)
+            self._told[who] = max(self._told[who], one.number)
 
     # -- what they may be told -------------------------------------------------------------------------------
 
@@ -97,14 +104,12 @@ class TableReaders:
         return [*self._fallen(), *self._otherwise()]
 
     def _fallen(self) -> list[str]:
-        """Numbers that fall where one life of an agent was asked."""
-        found, last = list[str](), dict[tuple[str, int, int], int]()
-        for one in self.answers:
-            who = (one.name, one.agent, one.life)
-            if one.number < last.get(who, 0):
-                found.append(f"a{one.agent} tells of a table up to {one.number}, after {last[who]}")
-            last[who] = one.number
-        return found
+        """Answers from before what had been told when they were asked for."""
+        return [
+            f"a{one.agent} tells of a table up to {one.number}, asked after {one.least}"
+            for one in self.answers
+            if one.number < one.least
+        ]
 
     def _otherwise(self) -> list[str]:
         """Answers that are not what the windows up to their number come to."""
