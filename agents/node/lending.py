@@ -146,9 +146,9 @@ class Lending:
         """What the readers of a flow have agreed to (protocol 3.11)."""
         readers = self._log.readers(uid)
         promises = [
-            (spec.plan.promise.within_us / 1000, f"the promise of job {spec.creator}/{spec.name}")
+            (within_us / 1000, f"the promise of job {spec.creator}/{spec.name}")
             for spec in readers
-            if spec.plan.promise is not None
+            if (within_us := spec.plan.within_us) is not None
         ]
         agree = (spec.plan.promise is not None or spec.plan.gives_way for spec in readers)
         return Agreed(

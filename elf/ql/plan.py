@@ -462,6 +462,15 @@ class Plan:
             said.append(LATENESS_US if self.chosen is None else self.chosen.lateness_us)
         return max(said)
 
+    @property
+    def within_us(self) -> int | None:
+        """How long after they are due its windows may take before rows are left out for it: what it promises,
+        or the best that the model knows where that is more (BEST EFFORT). None: it promises nothing."""
+        if self.promise is None:
+            return None
+        best_ms = 0 if self.chosen is None or self.chosen.keeps else self.chosen.reached_ms
+        return max(self.promise.within_us, 1_000 * best_ms)
+
     def due_us(self, end_us: int) -> int:
         """When the panes of a window that ends then can all be sealed, at the earliest: its end, or that of
         its last pane, and LATENESS."""

@@ -184,7 +184,11 @@ class JobGroup:
         if promise is None or chosen is None or chosen.poll_ms != entry.before_ms:
             return []
         anew = replace(
-            chosen, poll_ms=entry.pause_ms, reached_ms=entry.reached_ms, keeps=True, why=(entry.why,)
+            chosen,
+            poll_ms=entry.pause_ms,
+            reached_ms=entry.reached_ms,
+            keeps=1_000 * entry.reached_ms <= promise.within_us,
+            why=(entry.why,),
         )
         return self.reconfiguration.worked_out(
             replace(definition, chosen=anew), f"{promise.text} {entry.why}", now_ms
