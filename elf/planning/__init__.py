@@ -22,6 +22,7 @@ returns a decision with its reasons. Nothing here acts or reads a clock. Nothing
 | ``scaling`` | how many roots a job should have, and which agents can go | Stela, over what elf has |
 | ``splitting`` | whether a windowed component is split or combined | Enorm, 5.1.1 and 5.1.2 |
 | ``stretches`` | which vertices go where when agents come or leave | LFGraph (*Assured cloud computing*) |
+| ``rings`` | the same, where a change touches as few agents as can be | LFGraph |
 | ``routes`` | over which regions jobs send, and how often | *Wide-Area Spark Streaming* |
 
 Equal arguments give equal decisions, whoever decides: ties fall to the first by name. So another agent that

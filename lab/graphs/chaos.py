@@ -9,22 +9,19 @@ against one of the same edges on one agent, to the last bit, and that against pl
 from __future__ import annotations
 
 import math
-from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any, Final
 
 import pyarrow as pa
 
-from elf.job.graphs import Components, GraphJob, PageRank, ShortestPaths
-from elf.job.graphs.part import SLOTS, cut, part_of, pieces_of
+from elf.job.graphs import Components, GraphJob, KMeans, MultiSourcePaths, PageRank, ShortestPaths
 from elf.job.program.calls import Place
 from elf.job.program.host import JobError
 from elf.job.program.seats import masters_name
 from elf.job.program.values import pack_value, unpack_value
-from elf.planning.stretches import equal, greedy, leavers
-from elf.ql.graphs import DAMPING
+from lab.graphs.plain import Edge, clusters, components, distances, number_of, ranks
 
 MASTER: Final = "master"
 AGENTS: Final = (1, 3, 8)
@@ -33,7 +30,6 @@ CALM_STEPS: Final = 100_000
 STEP_MS: Final = 5
 FATES: Final = {"crash": 12, "scale": 20, "moves": 3, "loses": 1, "leaves": 1}
 """How often of 1,000 steps."""
-Edge = tuple[str, str]
 
 
 class Stuck(Exception):
@@ -44,7 +40,7 @@ class _Drawn(GraphJob):
     """The edges of an agent are drawn by its name."""
 
     edges = "SELECT one, other, COUNT(*) AS n FROM clicks GROUP BY one, other"
-    ends = ("one", "other")
+    ends: Sequence[str] = ("one", "other")
     pause, patience, rows = 0.0, 15.0, 1_000_000
 
     def own_edges(self) -> pa.Table:
@@ -67,7 +63,25 @@ class Ways(_Drawn, ShortestPaths):
     source = "v0"
 
 
-KINDS: Final[tuple[type[_Drawn], ...]] = (Ranks, Hang, Ways)
+class Many(_Drawn, MultiSourcePaths):
+    sources: Sequence[str] = ("v5", "v0", "nowhere", "v17")
+
+
+class Groups(_Drawn, KMeans):
+    """A point for each beginning of an edge: how many there are, and numbers of their ends, of which some are
+    NULL."""
+
+    edges = "SELECT one, COUNT(*) AS n, SUM(m) AS m FROM clicks GROUP BY one"
+    ends, columns, clusters, iterations = ("one",), ("n", "m"), 6, 8
+
+    def own_edges(self) -> pa.Table:
+        host: Any = self._host
+        pairs = host.fleet.edges[self.me]
+        numbers = [number_of(other) for _, other in pairs]
+        return pa.table([[one for one, _ in pairs], [1] * len(pairs), numbers], ["one", "n", "m"])
+
+
+KINDS: Final[tuple[type[_Drawn], ...]] = (Ranks, Hang, Ways, Many, Groups)
 
 
 @dataclass
@@ -110,9 +124,17 @@ class _Host:
 class Fleet:
     """``kind``: the job; ``edges``: those of each agent."""
 
-    def __init__(self, rng: Random, kind: type[_Drawn], edges: Mapping[str, list[Edge]], parts: int) -> None:
+    def __init__(
+        self,
+        rng: Random,
+        kind: type[_Drawn],
+        edges: Mapping[str, list[Edge]],
+        parts: int,
+        *,
+        ring: bool = False,
+    ) -> None:
         self.rng, self.edges, self.now_ms, self._ids = rng, edges, 1_000_000, 0
-        self._kind = type(kind.__name__, (kind,), {"parts": parts})
+        self._kind = type(kind.__name__, (kind,), {"parts": parts, "ring": ring})
         self.at = next(iter(edges))
         self.seats: dict[str, Seat] = {}
         for name in edges:
@@ -279,7 +301,7 @@ def story(seed: int, agents: int, steps: int = STEPS, fates: Mapping[str, int] =
     rng = Random(f"graphs {seed} {agents}")
     kind = KINDS[seed % len(KINDS)]
     edges = graph(rng, agents, 60, 40)
-    fleet = Fleet(rng, kind, edges, rng.randint(1, agents))
+    fleet = Fleet(rng, kind, edges, rng.randint(1, agents), ring=seed % 2 == 1)
     for _ in range(steps):
         if fleet.state["phase"] == "idle" and fleet.state["agents"]:
             fleet.ask({"begin": True})
@@ -297,19 +319,7 @@ def story(seed: int, agents: int, steps: int = STEPS, fates: Mapping[str, int] =
     return Story(kind.__name__, agents, len(fleet.results), len(fleet.layouts), tuple(wrong))
 
 
-def busiest(before: int, after: int) -> int:
-    """Edges of the busiest of ``after`` parts, in a computation that has begun with ``before``."""
-    pairs = [edge for some in graph(Random(1), 8, 20_000, 10_000).values() for edge in some]
-    rows = pa.table([[a for a, _ in pairs], [b for _, b in pairs]], ["one", "other"])
-    whole = pieces_of(rows, weighted=False, both_ways=False)
-    names = [f"a{agent}" for agent in range(max(before, after))]
-    of: Mapping[str, tuple[int, int]] = dict(zip(names, equal(SLOTS, before), strict=False))
-    if before != after:
-        of = greedy(of, names[before:], leavers(of, max(0, before - after)))
-    return max(len(part_of([cut(whole, slots)], weighted=False).places) for slots in of.values())
-
-
-# -- the same in plain Python --------------------------------------------------------------------------------
+# -- beside plain Python -------------------------------------------------------------------------------------
 
 
 def faults(
@@ -319,6 +329,13 @@ def faults(
     if kind is Hang:
         found = {(row["component"], row["size"]) for row in rows}
         return () if found == components(pairs) else ("its components are others",)
+    if kind is Many:
+        paths = {(row["source"], row["vertex"], row["distance"]) for row in rows}
+        wanted = {(one, *way) for one in Many.sources for way in distances(pairs, one).items()}
+        return () if paths == wanted else ("its paths are others",)
+    if kind is Groups:
+        every = [edge for some in edges.values() for edge in some]
+        return same_clusters(rows, clusters(every, Groups.clusters, Groups.iterations))
     values = {row["vertex"]: row["value"] for row in rows}
     truth = ranks(pairs, Ranks.iterations) if kind is Ranks else distances(pairs, Ways.source)
     if values.keys() != truth.keys():
@@ -327,50 +344,9 @@ def faults(
     return (f"{len(far)} values are others",) if far else ()
 
 
-def components(pairs: set[Edge]) -> set[tuple[str, int]]:
-    next_to = defaultdict[str, set[str]](set)
-    for one, other in pairs:
-        next_to[one].add(other)
-        next_to[other].add(one)
-    found, seen = set[tuple[str, int]](), set[str]()
-    for vertex in sorted(next_to):
-        if vertex in seen:
-            continue
-        among, todo = {vertex}, [vertex]
-        while todo:
-            new = next_to[todo.pop()] - among
-            among |= new
-            todo += new
-        seen |= among
-        found.add((vertex, len(among)))
-    return found
-
-
-def distances(pairs: set[Edge], source: str) -> dict[str, float]:
-    out = defaultdict[str, set[str]](set)
-    for one, other in pairs:
-        out[one].add(other)
-    if source not in {vertex for pair in pairs for vertex in pair}:
-        return {}
-    found, reached = {source: 0.0}, [source]
-    for vertex in reached:
-        for other in sorted(out[vertex] - found.keys()):
-            found[other] = found[vertex] + 1.0
-            reached.append(other)
-    return found
-
-
-def ranks(pairs: set[Edge], iterations: int) -> dict[str, float]:
-    vertices = {vertex for pair in pairs for vertex in pair}
-    out, count = defaultdict[str, list[str]](list), len(vertices)
-    for one, other in pairs:
-        out[one].append(other)
-    now = dict.fromkeys(vertices, 1 / count)
-    for _ in range(iterations):
-        lost = math.fsum(now[vertex] for vertex in vertices if vertex not in out)
-        next_ = dict.fromkeys(vertices, (1 - DAMPING) / count + DAMPING * lost / count)
-        for vertex, others in out.items():
-            for other in others:
-                next_[other] += DAMPING * now[vertex] / len(others)
-        now = next_
-    return now
+def same_clusters(rows: list[dict[str, Any]], truth: dict[str, tuple[str, float]]) -> tuple[str, ...]:
+    if {row["vertex"]: row["cluster"] for row in rows} != {one: name for one, (name, _) in truth.items()}:
+        return ("its clusters are others",)
+    near = {"rel_tol": 1e-12, "abs_tol": 1e-12}  # a point may be a cluster of its own
+    far = [row for row in rows if not math.isclose(row["distance"], truth[row["vertex"]][1], **near)]
+    return (f"{len(far)} distances are others",) if far else ()

@@ -8,8 +8,9 @@ from itertools import combinations
 from random import Random
 from typing import Final
 
-from elf.planning import stretches
+from elf.planning import rings, stretches
 from elf.planning.stretches import Part, equal, moved
+from lab.graphs import afterwards as measured
 from lab.graphs import chaos, model, placement
 from lab.scenarios import Found, Scenarios
 
@@ -21,6 +22,8 @@ DRAWN: Final = 20
 OUT_MOST: Final = 0.09
 IN_MOST: Final = 0.15
 AFTER_MOST: Final = 1.05
+CHANGES: Final = ((3, 4), (4, 8), (4, 3), (8, 4))
+"""Of parts of real computations."""
 Change = Callable[[Mapping[str, Part]], Mapping[str, Part]]
 
 
@@ -75,21 +78,34 @@ def many(seed: int) -> Found:
 
 
 def ring(_: int) -> Found:
-    """Where a multiple comes a ring moves as little as a matching; where one comes it is uneven."""
-    found, same = {}, True
+    """What moves, and the longest stretch over the mean one: a ring beside contiguous stretches."""
+    found, good = {}, True
     for count in SIZES:
         before = servers(count)
-        double, one = [f"n{place}" for place in range(count)], ["n0"]
-        ways = {
-            f"{name}, {what}": way(before, come)
-            for what, come in (("doubled", double), ("one more", one))
-            for name, way in (("ring", placement.joined), ("contiguous", placement.matched))
-        }
-        found[str(count)] = {
-            name: round(moved(before, after) / model.VERTICES, 4) for name, after in ways.items()
-        }
-        same = same and moved(before, ways["ring, doubled"]) == moved(before, ways["contiguous, doubled"])
-    return Found(found, "doubled, both move the same share of the vertices", same)
+        for what, by in (("one more", 1), ("doubled", count), ("one fewer", -1), ("halved", -(count // 2))):
+            come = [f"n{place}" for place in range(by)]
+            if by > 0:
+                ways = {"ring": rings.joined(before, come), "contiguous": stretches.greedy(before, come)}
+            else:
+                leave = stretches.leavers(before, -by)
+                ways = {
+                    "ring": rings.left(before, rings.who_leaves(before, -by)),
+                    "contiguous": stretches.greedy(before, (), leave),
+                }
+            told = {name: _moved_and_longest(before, after) for name, after in ways.items()}
+            found[f"{count}, {what}"] = told
+            less = told["ring"]["moved"] <= told["contiguous"]["moved"]
+            same = told["ring"] == told["contiguous"]
+            good = good and (same if what == "doubled" else less)
+    return Found(found, "a ring moves no more, and doubled the same share of the vertices", good)
+
+
+def _moved_and_longest(before: Mapping[str, Part], after: Mapping[str, Part]) -> dict[str, float]:
+    longest = max(end - start for start, end in after.values()) * len(after)
+    return {
+        "moved": round(moved(before, after) / model.VERTICES, 3),
+        "longest": round(longest / model.VERTICES, 3),
+    }
 
 
 def _scaled(count: int, *, out: bool) -> dict[str, float]:
@@ -99,13 +115,16 @@ def _scaled(count: int, *, out: bool) -> dict[str, float]:
         come = [f"n{place}" for place in range(count)]
         before, ways = (
             small,
-            {"contiguous": stretches.greedy(small, come), "ring": placement.joined(small, come)},
+            {"contiguous": stretches.greedy(small, come), "ring": rings.joined(small, come)},
         )
     else:
-        leave = placement.who_leaves(large, count)
+        leave = stretches.leavers(large, count)
         before, ways = (
             large,
-            {"contiguous": stretches.greedy(large, (), leave), "ring": placement.left(large, leave)},
+            {
+                "contiguous": stretches.greedy(large, (), leave),
+                "ring": rings.left(large, rings.who_leaves(large, count)),
+            },
         )
     found: dict[str, float] = {}
     for name, after in ways.items():
@@ -144,7 +163,8 @@ def scale_in(_: int) -> Found:
 
 def computation(seed: int) -> Found:
     """Real ones, while agents crash, lose their disks and leave, and parts are spread anew."""
-    found = [chaos.story(seed * DRAWN + n, agents) for agents in chaos.AGENTS for n in range(DRAWN // 10)]
+    drawn = range(len(chaos.KINDS))
+    found = [chaos.story(seed * len(drawn) + n, agents) for agents in chaos.AGENTS for n in drawn]
     told: dict[str, object] = {
         f"{agents} agents": {
             "results": sum(one.results for one in found if one.agents == agents),
@@ -158,13 +178,20 @@ def computation(seed: int) -> Found:
     )
 
 
-def spread(_: int) -> Found:
-    """What the busiest part has after a change, over what it has where the computation has begun so."""
-    found = {}
-    for before, after in ((3, 4), (4, 8), (8, 4)):
-        ratio = chaos.busiest(before, after) / chaos.busiest(after, after)
-        found[f"{before} to {after}"] = round(ratio, 3)
-    return Found(found, f"at most {AFTER_MOST} times as many edges", max(found.values()) <= AFTER_MOST)
+def afterwards(_: int) -> Found:
+    """Iterations of real computations after a change, over those of one that has begun so."""
+    found, most = {}, 0.0
+    for ring in (False, True):
+        for before, after in CHANGES:
+            one = measured.afterwards(before, after, ring=ring)
+            told = {name: round(value, 3) for name, value in vars(one).items()}
+            found[f"{before} to {after}, {'ring' if ring else 'contiguous'}"] = told
+            if not ring or max(before, after) == 2 * min(before, after):
+                most = max(most, one.edges, one.messages, one.bytes)
+    said = (
+        f"at most {AFTER_MOST} times the edges of the busiest part, messages and bytes, where parts are equal"
+    )
+    return Found(found, said, most <= AFTER_MOST)
 
 
 SCENARIOS: Final[Scenarios] = {
@@ -175,5 +202,5 @@ SCENARIOS: Final[Scenarios] = {
     "scale_out": scale_out,
     "scale_in": scale_in,
     "computation": computation,
-    "spread": spread,
+    "afterwards": afterwards,
 }

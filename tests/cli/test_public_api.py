@@ -20,7 +20,7 @@ from tests.support.public_api import all_faults, cases_of, public, run_examples
 
 PUBLIC = {
     "elf.job": "Job JobError QueryFailed Rounds all_lines lines_of",
-    "elf.job.graphs": "Algorithm Components GraphJob PageRank ShortestPaths",
+    "elf.job.graphs": "Algorithm Components GraphJob KMeans MultiSourcePaths PageRank ShortestPaths",
     "elf.client": "ArchiveStatus Client CompareFacts Costs Previewed Result Tapped Window connect split "
     "user_name",
     "elf.client.files": "files_of tables_of",

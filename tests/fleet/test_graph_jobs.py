@@ -11,7 +11,7 @@ import pytest
 
 from elf.client import Client
 from elf.errors import ElfError, UserError
-from lab.graphs.chaos import ranks
+from lab.graphs.plain import ranks
 from tests.support.confined import needs_confinement
 from tests.support.fleet import Fleet
 from tests.support.waiting import eventually

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from itertools import pairwise
 from random import Random
@@ -15,29 +15,37 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from agents.tasks.graphs import vertices
 from elf.job import JobError
 from elf.job.graphs import barrier, worker
 from elf.job.graphs.part import part_of, pieces_of
 from elf.job.program.calls import VALUE_BYTES_MAX
+from elf.ql.graphs import Graph, GraphStep
 from lab.graphs import chaos
-from lab.graphs.chaos import KINDS, Fleet, Hang, Ranks, Ways, alone, calm, graph, story
+from lab.graphs.chaos import KINDS, Fleet, Groups, Hang, Many, Ranks, Ways, alone, calm, graph, story
+from lab.graphs.plain import Edge, number_of
 from tests.chaos import plants
 from tests.chaos.plants import Plant
 
-SEEDS = int(os.environ.get("ELF_GRAPH_SEEDS", "2"))
+SEEDS = int(os.environ.get("ELF_GRAPH_SEEDS", "5"))
 SCALES = {"crash": 10, "scale": 300}
 
 
 def begun(
-    kind: type[chaos._Drawn], agents: int, parts: int, edges: dict[str, list[chaos.Edge]] | None = None
+    kind: type[chaos._Drawn],
+    agents: int,
+    parts: int,
+    edges: dict[str, list[Edge]] | None = None,
+    *,
+    ring: bool = False,
 ) -> Fleet:
-    fleet = Fleet(Random(agents), kind, edges or graph(Random(7), agents, 400, 300), parts)
+    fleet = Fleet(Random(agents), kind, edges or graph(Random(7), agents, 400, 300), parts, ring=ring)
     while len(fleet.state["agents"]) < agents:
         fleet.step({})
     return fleet
 
 
-def path(agents: int, edges: int) -> dict[str, list[chaos.Edge]]:
+def path(agents: int, edges: int) -> dict[str, list[Edge]]:
     """v0 → v1 → …, whose edges lie on the agents in turn."""
     return {f"a{n}": [(f"v{v}", f"v{v + 1}") for v in range(n, edges, agents)] for n in range(agents)}
 
@@ -72,9 +80,29 @@ def test_it_is_equal_to_networkx(kind: type[chaos._Drawn], agents: int) -> None:
     elif kind is Ways:
         values = {row["vertex"]: row["value"] for row in rows}
         assert values == nx.single_source_shortest_path_length(directed, Ways.source)
+    elif kind is Many:
+        there = [one for one in Many.sources if one in directed]
+        assert len(there) == 3
+        ways = {one: nx.single_source_shortest_path_length(directed, one) for one in there}
+        assert {(row["source"], row["vertex"]): row["distance"] for row in rows} == {
+            (one, vertex): way for one, found in ways.items() for vertex, way in found.items()
+        }
+        assert rows == sorted(rows, key=lambda row: (row["distance"], row["source"], row["vertex"]))
+    elif kind is Groups:
+        assert not chaos.same_clusters(rows, by_query(fleet.edges))
     else:
         ours = {row["vertex"]: row["value"] for row in rows}
         assert ours == pytest.approx(by_matrix(directed, Ranks.iterations), rel=1e-12)
+
+
+def by_query(edges: Mapping[str, list[Edge]]) -> dict[str, tuple[str, float]]:
+    """As ``WITH GRAPH kmeans`` makes it of the same points: clusters and distances."""
+    pairs = [edge for some in edges.values() for edge in some]
+    columns = [[one for one, _ in pairs], [1] * len(pairs), [number_of(other) for _, other in pairs]]
+    sums = pa.table(columns, ["vertex", "n", "m"]).group_by("vertex").aggregate([("n", "sum"), ("m", "sum")])
+    query = Graph("kmeans", "text", iterations=Groups.iterations, clusters=Groups.clusters, columns=2)
+    found = vertices(GraphStep(query, "", ()), sums.rename_columns(["vertex", "x0", "x1"]))
+    return {row["vertex"]: (row["cluster"], row["distance"]) for row in found.rows.to_pylist()}
 
 
 def by_matrix(directed: nx.DiGraph, iterations: int) -> dict[str, float]:
@@ -89,9 +117,10 @@ def by_matrix(directed: nx.DiGraph, iterations: int) -> dict[str, float]:
     return dict(zip(names, now.tolist(), strict=True))
 
 
+@pytest.mark.parametrize("ring", [False, True], ids=["contiguous", "ring"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_scaling_while_it_goes_on_changes_no_bit(kind: type[chaos._Drawn]) -> None:
-    fleet = begun(kind, 8, 3, path(8, 24))
+def test_scaling_while_it_goes_on_changes_no_bit(kind: type[chaos._Drawn], ring: bool) -> None:
+    fleet = begun(kind, 8, 3, path(8, 24), ring=ring)
     fleet.ask({"begin": True})
     counts = list[int]()
     while fleet.state["phase"] != "idle":
@@ -132,6 +161,7 @@ PLANTS: dict[Plant, dict[str, int]] = {
     plants.graphs.begins_values_anew: SCALES,
     plants.graphs.waits_for_who_is_lost: chaos.FATES,
     plants.graphs.adds_up_by_part: SCALES,
+    plants.graphs.adds_up_doubles: SCALES,
 }
 
 
@@ -321,12 +351,13 @@ def test_values_are_of_one_type_whatever_a_class_makes() -> None:
         ("patience", 0, "patience = 0: seconds, patience above 0"),
         ("every", None, "every = None: seconds between two looks"),
         ("iterations", "x", "iterations = 'x': how many"),
+        ("ring", 1, "ring = 1: True or False"),
     ],
 )
 def test_settings_that_cannot_be_are_refused(name: str, value: object, why: str) -> None:
     kind = type("Set", (Ranks,), {name: value})
     with pytest.raises(JobError, match=why):
-        Fleet(Random(1), kind, {"a": []}, 1) if name != "parts" else kind("graph", "me", None)
+        kind("graph", "me", None)
 
 
 def test_weights_that_are_no_numbers_are_told() -> None:
@@ -375,5 +406,5 @@ def test_what_cannot_be_done_says_why() -> None:
     assert fleet.ask({"top": 3}) == []
     for name in fleet.edges:
         fleet.edges[name].clear()
-    with pytest.raises(chaos.Stuck, match="no agent has read an edge yet"):
+    with pytest.raises(chaos.Stuck, match="no agent has read an edge or a point yet"):
         calm(fleet)

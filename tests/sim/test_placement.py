@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from itertools import combinations, permutations
+from itertools import accumulate, combinations, pairwise, permutations
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from elf.errors import UserError
+from elf.planning.rings import joined, left, who_leaves
 from elf.planning.stretches import Part, equal, greedy, leavers, moved
-from lab.graphs.placement import appended, joined, left, matched, who_leaves
+from lab.graphs.placement import appended, matched
 
 VERTICES = 60 * 7 * 11
 """So that parts of up to seven servers are whole numbers."""
@@ -127,7 +128,17 @@ def test_a_change_that_cannot_be() -> None:
 def test_those_leave_whose_leaving_moves_least() -> None:
     for count in range(2, 8):
         before = servers(count, VERTICES)
-        (found,) = leavers(before, 1)
-        every = {one: moved(before, greedy(before, (), [one])) for one in before}
-        assert every[found] == min(every.values())
-    assert len({*leavers(servers(7, VERTICES), 5)}) == 5
+        for fewer in range(1, count):
+            leave = leavers(before, fewer)
+            assert len(leave) == fewer
+            every = [moved(before, greedy(before, (), some)) for some in combinations(before, fewer)]
+            assert moved(before, greedy(before, (), leave)) == min(every)
+
+
+@given(st.lists(st.integers(1, 60), min_size=2, max_size=9), st.integers(1, 8))
+def test_so_many_leave_of_uneven_servers(sizes: list[int], fewer: int) -> None:
+    ends = [0, *accumulate(sizes)]
+    before = {f"s{place}": part for place, part in enumerate(pairwise(ends))}
+    leave = leavers(before, min(fewer, len(before) - 1))
+    assert len({*leave}) == min(fewer, len(before) - 1)
+    assert is_whole(greedy(before, (), leave), ends[-1])

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from elf.job.graphs import Components, GraphJob, PageRank, ShortestPaths
+from elf.job.graphs import Components, GraphJob, KMeans, MultiSourcePaths, PageRank, ShortestPaths
 from elf.job.graphs.part import Part, ids_of
 from tests.support.two_agents import two_agents
 
@@ -47,6 +47,15 @@ class Clicks(ShortestPaths):
     edges, ends, source = EDGES, ENDS, "ada"
 
 
+class Both(MultiSourcePaths):
+    edges, ends, sources = EDGES, ENDS, ("ada", "bob")
+
+
+class Alike(KMeans):
+    edges = "SELECT product, COUNT(*) AS n, SUM(clicks) AS clicks FROM clicks GROUP BY product"
+    ends, columns, clusters = ("product",), ("n", "clicks"), 2
+
+
 def vertices(names: Sequence[str], out: Sequence[float] = ()) -> Part:
     """Vertices of a part without edges, in the order of their names."""
     column, none = pa.array(names), np.zeros(0, dtype=np.int32)
@@ -56,6 +65,6 @@ def vertices(names: Sequence[str], out: Sequence[float] = ()) -> Part:
 
 
 NAMES = {
-    "Degrees": Degrees, "Pages": Pages, "Rings": Rings, "Clicks": Clicks, "vertices": vertices,
-    "two_agents": two_agents, "inf": inf, "np": np, "pa": pa,
+    "Degrees": Degrees, "Pages": Pages, "Rings": Rings, "Clicks": Clicks, "Both": Both, "Alike": Alike,
+    "vertices": vertices, "two_agents": two_agents, "inf": inf, "np": np, "pa": pa,
 }  # fmt: skip

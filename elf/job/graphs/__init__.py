@@ -5,7 +5,7 @@ A computation is a job in Python (``elf.job.program``); nothing else of an agent
 agents send the edges of their own rows to those that have the vertices (``worker``, over ``part``), and these
 go through iterations together, which the master begins and counts (``barrier``). ``job`` is what both are
 part of, and what users write subclasses of; ``algorithm`` is what these say of values, and ``algorithms`` has
-those that are ready.
+those that are ready; ``clusters`` is one without edges.
 
 Rules, and where they come from:
 
@@ -16,12 +16,23 @@ Rules, and where they come from:
   iteration on whose values were held at their old places until all were there.
 - An agent that is lost with its disk ends a run; the next one has the rows of all others. One that was to
   get a part, and has none yet, ends the change alone.
+- Where a vertex has more than one number, its value is a row. Where the master must know more than one sum,
+  parts report to it, and it tells all with the next iteration what follows (``clusters``).
 - What comes of a run depends on its edges alone, to the last bit where weights are integers: vertices, edges
   and sums are in the order of hashes, whoever has them.
 """
 
 from elf.job.graphs.algorithm import Algorithm
-from elf.job.graphs.algorithms import Components, PageRank, ShortestPaths
+from elf.job.graphs.algorithms import Components, MultiSourcePaths, PageRank, ShortestPaths
+from elf.job.graphs.clusters import KMeans
 from elf.job.graphs.job import GraphJob
 
-__all__ = ["Algorithm", "Components", "GraphJob", "PageRank", "ShortestPaths"]
+__all__ = [
+    "Algorithm",
+    "Components",
+    "GraphJob",
+    "KMeans",
+    "MultiSourcePaths",
+    "PageRank",
+    "ShortestPaths",
+]

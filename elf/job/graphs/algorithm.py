@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import ClassVar, Protocol
+from collections.abc import Sequence
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -20,6 +21,8 @@ class Vertices(Protocol):
     def names(self) -> pa.Array: ...
     @property
     def out(self) -> Values: ...
+    @property
+    def numbers(self) -> tuple[Values, ...]: ...
 
 
 class Algorithm(ABC):
@@ -31,6 +34,10 @@ class Algorithm(ABC):
         weight (str): the column with the weight of an edge; empty: each edge weighs 1.
         rows (int): so many rows of a result are kept.
         both_ways (bool): whether edges go both ways.
+        columns (tuple[str, ...]): numbers of a vertex itself. Where there are some, rows are vertices and not
+            edges: points. What several agents have of a point is added up.
+        width (int): how many numbers the value of a vertex has. 0: it is one number. Else values are
+            matrices, with a row for each vertex.
         integers (bool): whether values are integers of 64 bits, and not doubles.
         combine (str): what a vertex hears: the ``sum``, or the ``min``.
 
@@ -41,6 +48,8 @@ class Algorithm(ABC):
 
     weight = ""
     rows = 1000
+    columns: Sequence[str] = ()
+    width = 0
     both_ways: ClassVar[bool] = False
     integers: ClassVar[bool] = False
     combine: ClassVar[str] = "sum"
@@ -51,8 +60,9 @@ class Algorithm(ABC):
 
         Args:
             vertices (Vertices): of this part: ``names`` (pyarrow.Array of texts), ``out`` (numpy doubles: the
-                sum of the weights of the edges out of each) and ``ids`` (numpy integers: the hashes of the
-                names, ascending).
+                sum of the weights of the edges out of each), ``ids`` (numpy integers: the hashes of the
+                names, ascending) and ``numbers`` (numpy doubles for each of ``columns``; NaN where all were
+                NULL).
             count (int): how many vertices the whole graph has.
 
         Returns:
@@ -86,7 +96,8 @@ class Algorithm(ABC):
         return values
 
     def along(self, told: Values, weights: Values) -> Values:
-        """What arrives at the end of edges. Without an override it is what was told.
+        """What arrives at the end of edges. Without an override it is what was told. Where values have a
+        ``width`` it is called for each number of theirs.
 
         Args:
             told (numpy.ndarray): for each edge, what was told at its beginning.
@@ -105,7 +116,7 @@ class Algorithm(ABC):
         return told
 
     @abstractmethod
-    def update(self, values: Values, heard: Values, vertices: Vertices, count: int, total: float) -> Values:
+    def update(self, values: Values, heard: Values, vertices: Vertices, count: int, total: Any) -> Values:
         """The values of the next iteration.
 
         Args:
@@ -114,7 +125,8 @@ class Algorithm(ABC):
                 or infinity (the greatest integer).
             vertices (Vertices): as in ``first``.
             count (int): how many vertices the whole graph has.
-            total (float): the sum of what all vertices have measured in this iteration.
+            total (float): the sum of what all vertices have measured in this iteration, or what ``agreed``
+                has made of it.
 
         Returns:
             numpy.ndarray: one for each vertex. What is added up in the order of the vertices is the same
@@ -146,16 +158,61 @@ class Algorithm(ABC):
             >>> two_agents(Degrees)[1].measure(np.array([1.0]), np.array([3.0]), vertices(["ada"])).tolist()
             [True]
         """
-        changed: Values = np.ones(len(values)) if before is None else values != before
+        if before is None:
+            return np.ones(len(values))
+        changed: Values = (values != before).reshape(len(values), max(self.width, 1)).any(axis=1)
         return changed
 
+    def report(self, values: Values, vertices: Vertices, total: Any) -> Any:
+        """What a part tells the master of its values, where one sum is not enough. Without an override
+        nothing.
+
+        Args:
+            values (numpy.ndarray): those of this iteration.
+            vertices (Vertices): as in ``first``.
+            total (float): as in ``update``; with the first values 0.
+
+        Returns:
+            Message: some KiB. What it is made of should not depend on how vertices are spread: the greatest
+            or the least, or whole numbers that are added up.
+
+        Raises:
+            What your code raises makes the job ``failing``.
+
+        Example:
+            >>> two_agents(Degrees)[1].report(np.array([1.0]), vertices(["ada"]), 0.0) is None
+            True
+        """
+        return None
+
+    def agreed(self, before: Any, total: float, reports: list[Any]) -> Any:
+        """At the master: what all parts are told with the next iteration, and ``goes_on`` is asked about.
+        Without an override it is the sum.
+
+        Args:
+            before (Message): the same of the iteration before; at first 0.
+            total (float): the sum of what vertices have measured.
+            reports (list[Message]): those of all parts.
+
+        Returns:
+            Message: some KiB.
+
+        Raises:
+            What your code raises makes the job ``failing``.
+
+        Example:
+            >>> two_agents(Degrees)[0].agreed(0.0, 3.0, [None, None])
+            3.0
+        """
+        return total
+
     @abstractmethod
-    def goes_on(self, number: int, total: float) -> bool:
+    def goes_on(self, number: int, total: Any) -> bool:
         """At the master: whether there is another iteration.
 
         Args:
             number (int): of the iteration that is over; that with the first values is 0.
-            total (float): the sum of what its vertices have measured.
+            total (float): the sum of what its vertices have measured, or what ``agreed`` has made of it.
 
         Returns:
             bool: whether there is.

@@ -3,7 +3,8 @@ says what their methods take and give."""
 
 from __future__ import annotations
 
-from typing import ClassVar, Final
+from collections.abc import Sequence
+from typing import Any, ClassVar, Final
 
 import numpy as np
 import pyarrow as pa
@@ -13,7 +14,7 @@ from elf.job.graphs.algorithm import Vertices
 from elf.job.graphs.job import GraphJob
 from elf.job.graphs.part import Values
 from elf.job.program.host import Host, JobError
-from elf.ql.graphs import DAMPING, ITERATIONS
+from elf.ql.graphs import DAMPING, ITERATIONS, SOURCES_MAX
 
 MEMBERS: Final = 20
 """Of a component, that its row names."""
@@ -67,10 +68,11 @@ class PageRank(GraphJob):
     def measure(self, before: Values | None, values: Values, vertices: Vertices) -> Values:
         return np.where(vertices.out == 0, values, 0.0)  # what no edge leads on: all get a share of it
 
-    def update(self, values: Values, heard: Values, vertices: Vertices, count: int, total: float) -> Values:
-        return (1.0 - DAMPING) / count + DAMPING * (heard + total / count)
+    def update(self, values: Values, heard: Values, vertices: Vertices, count: int, total: Any) -> Values:
+        ranks: Values = (1.0 - DAMPING) / count + DAMPING * (heard + total / count)
+        return ranks
 
-    def goes_on(self, number: int, total: float) -> bool:
+    def goes_on(self, number: int, total: Any) -> bool:
         return number < self.iterations
 
 
@@ -79,11 +81,11 @@ class _Least(GraphJob):
 
     combine: ClassVar[str] = "min"
 
-    def update(self, values: Values, heard: Values, vertices: Vertices, count: int, total: float) -> Values:
+    def update(self, values: Values, heard: Values, vertices: Vertices, count: int, total: Any) -> Values:
         return np.minimum(values, heard)
 
-    def goes_on(self, number: int, total: float) -> bool:
-        return total > 0
+    def goes_on(self, number: int, total: Any) -> bool:
+        return bool(total > 0)
 
 
 class Components(_Least):
@@ -174,3 +176,65 @@ class ShortestPaths(_Least):
         every = pa.concat_tables(tables)
         near = every.filter(pc.is_finite(every["value"]))
         return near.sort_by([("value", "ascending"), ("vertex", "ascending")]).slice(0, self.rows)
+
+
+class MultiSourcePaths(_Least):
+    """How far each vertex is from each of several: ``WITH GRAPH mssp``. Rows have ``source``, ``vertex`` and
+    ``distance``, in edges, or the sum of the weights, from the nearest on; what cannot be reached from a
+    source has none. A vertex has a number for each source, so a part has room for fewer of them.
+
+    Attributes:
+        sources (tuple[str, ...]): those vertices; at most 64.
+
+    Example:
+        >>> class Both(MultiSourcePaths):
+        ...     edges = "SELECT user.name, product, COUNT(*) AS n FROM clicks GROUP BY user.name, product"
+        ...     ends = ("user.name", "product")
+        ...     sources = ("ada", "bob")
+
+        >>> master, below = two_agents(Both)
+        >>> edges = {"user.name": ["ada", "bob"], "product": ["Doom", "Doom"], "n": [1, 3]}
+        >>> below.insert(pa.table(edges), "edges")
+        >>> below.on_timer()
+        >>> _ = master.deliver(b"", {"begin": True})
+        >>> master.deliver(b"", {"top": 4})[2:]  # doctest: +NORMALIZE_WHITESPACE
+        [{'source': 'ada', 'vertex': 'Doom', 'distance': 1.0},
+         {'source': 'bob', 'vertex': 'Doom', 'distance': 1.0}]
+    """
+
+    sources: Sequence[str] = ()
+
+    def __init__(self, name: str, creator: str, host: Host) -> None:
+        """Made by the agent, as ``GraphJob``.
+
+        Args:
+            name (str): the job's name.
+            creator (str): the user who submitted it.
+            host (Host): what runs the job.
+        """
+        super().__init__(name, creator, host)
+        some = list(self.sources) if isinstance(self.sources, list | tuple) else []
+        if not 1 <= len(some) <= SOURCES_MAX or not all(isinstance(one, str) for one in some):
+            raise JobError(f"sources = {self.sources!r}: 1 to {SOURCES_MAX} texts, in ( )")
+        self._sources = sorted(set(some))
+        self.width = len(self._sources)
+
+    def first(self, vertices: Vertices, count: int) -> Values:
+        here = [pc.equal(vertices.names, one).to_numpy(zero_copy_only=False) for one in self._sources]
+        return np.where(np.stack(here, axis=1), 0.0, np.inf)
+
+    def along(self, told: Values, weights: Values) -> Values:
+        return told + weights
+
+    def answer(self, values: Values, vertices: Vertices) -> pa.Table:
+        places, sources = np.nonzero(np.isfinite(values))
+        found = {
+            "source": pa.array(self._sources, pa.string()).take(pa.array(sources)),
+            "vertex": vertices.names.take(pa.array(places)),
+            "distance": values[places, sources],
+        }
+        return self.result([pa.table(found)])
+
+    def result(self, tables: list[pa.Table]) -> pa.Table:
+        order = [("distance", "ascending"), ("source", "ascending"), ("vertex", "ascending")]
+        return pa.concat_tables(tables).sort_by(order).slice(0, self.rows)

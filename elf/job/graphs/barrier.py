@@ -16,16 +16,18 @@ the computation back to the last iteration that was over, or that it had begun.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from math import fsum
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 
+from elf.job.graphs.algorithm import Algorithm
 from elf.job.graphs.part import SLOTS
 from elf.job.graphs.worker import Sends, Word
 from elf.job.program.host import JobError
+from elf.planning.rings import joined, left, who_leaves
 from elf.planning.stretches import equal, greedy, leavers, moved
 
 PARTS_MAX: Final = 32
@@ -34,23 +36,22 @@ ANSWERS_BYTES_MAX: Final = 7 << 20
 TIMES_KEPT: Final = 100
 """Iterations of which it is told how long they took."""
 
-GoesOn = Callable[[int, float], bool]
-"""Whether there is an iteration after this one, with that sum of what its vertices measured."""
-
 
 class Barrier:
-    """``parts``: how many agents are to have one. ``together``: makes the rows of a result of those of the
-    parts. ``patience``: after so many seconds nobody is waited for any longer."""
+    """``parts``: how many agents are to have one. ``patience``: after so many seconds nobody is waited for
+    any longer. ``ring``: who comes splits stretches of others, and who leaves gives its own to a neighbour;
+    else all are equal after a change."""
 
     def __init__(
         self,
+        algorithm: Algorithm,
         parts: int,
         patience: float,
-        goes_on: GoesOn,
-        together: Callable[[list[pa.Table]], pa.Table],
+        *,
+        ring: bool = False,
         kept: Word | None = None,
     ) -> None:
-        self._patience, self._goes_on, self._together = patience, goes_on, together
+        self._algorithm, self._patience, self._ring = algorithm, patience, ring
         self.me = ""
         """The agent where the master is. It has a part only if others do not suffice: what it is sent goes
         through the master."""
@@ -84,7 +85,7 @@ class Barrier:
             case "ready" if state["phase"] == "loading":
                 return self._got(who, [word["vertices"], word["edges"]], now)
             case "done" if (state["phase"], state["number"]) == ("running", word["number"]):
-                return self._got(who, [word["low"], word["sums"]], now)
+                return self._got(who, [word["low"], word["sums"], word["report"]], now)
             case "answer" if state["phase"] == "ending":
                 return self._got(who, word["rows"], now)
         return []
@@ -108,17 +109,19 @@ class Barrier:
             case "loading":
                 state["count"], state["edges"] = (sum(one[place] for one in got.values()) for place in (0, 1))
                 if not state["count"]:
-                    state.update(phase="idle", ended=now, error="no agent has read an edge yet")
+                    state.update(phase="idle", ended=now, error="no agent has read an edge or a point yet")
                     return []
                 state["phase"] = "running"
                 return self._go(now)
             case "running":
-                sums = [np.frombuffer(one[1]) for _, one in sorted(got.items(), key=lambda one: one[1][0])]
-                state["total"] = fsum(np.concatenate(sums).tolist())
+                found = sorted(got.values(), key=lambda one: one[0])
+                total = fsum(np.concatenate([np.frombuffer(sums) for _, sums, _ in found]).tolist())
+                reports = [report for _, _, report in found]
+                state["total"] = self._algorithm.agreed(state["total"], total, reports)
                 took = [state["number"], round(now - state["since"], 3), len(got)]
                 state["times"] = [*state["times"], took][-TIMES_KEPT:]
                 state["leaving"] = []
-                more = self._goes_on(state["number"], state["total"])
+                more = self._algorithm.goes_on(state["number"], state["total"])
                 return self._go(now) if more else self._end(now)
         return self._ended([got[who] for who in sorted(got)], now)
 
@@ -164,7 +167,7 @@ class Barrier:
         state = self.state
         facts = {name: state[name] for name in ("run", "count", "edges", "members", "missing", "times")}
         facts |= {"iterations": state["number"], "secs": round(now - state["began"], 3)}
-        state["result"] = facts | {"parts": len(tables), "rows": self._together(tables)}
+        state["result"] = facts | {"parts": len(tables), "rows": self._algorithm.result(tables)}
         state.update(phase="idle", ended=now)
         return []
 
@@ -190,7 +193,10 @@ class Barrier:
         if by == 0 or state["plan"]:
             return []
         free = sorted(set(may) - of.keys(), key=lambda one: (one == self.me, one))
-        next_ = greedy(of, free[:by]) if by > 0 else greedy(of, (), leavers(of, -by))
+        if self._ring:
+            next_ = joined(of, free[:by]) if by > 0 else left(of, who_leaves(of, -by))
+        else:
+            next_ = greedy(of, free[:by]) if by > 0 else greedy(of, (), leavers(of, -by))
         state["layouts"] += 1
         state["plan"] = {"layout": state["layouts"], "of": next_, "ready": [], "since": now}
         state["note"] = f"{moved(of, next_)} of {SLOTS} ranges of vertices move"

@@ -36,10 +36,14 @@ class GraphJob(Algorithm, Job):
         every (float): seconds between two looks of the master.
         edges (str): a query of ELF-QL, as for ``subscribe``: a row for each edge. With WINDOWING the edges of
             a computation are those of the window when it begins, on each agent.
-        ends (tuple[str, str]): its columns with the ends of an edge: from the first to the second.
+        ends (tuple[str, ...]): its columns with the ends of an edge: from the first to the second. Where
+            ``columns`` has names it is one column, with the vertex.
         parts (int): how many agents have a part of the vertices, of those there are; at most 32.
         pause (float): seconds between a computation and the next one. 0: only when it is asked to begin.
         patience (float): seconds after which a computation begins again without agents that say nothing.
+        ring (bool): whether a change of ``parts`` lets agents that come split the parts of others, and those
+            that leave give theirs to a neighbour (ring-based repartitioning). Else parts are equal after it
+            (contiguous repartitioning).
 
     Example:
         How many edges lead to each vertex:
@@ -76,6 +80,7 @@ class GraphJob(Algorithm, Job):
     parts = 3
     pause = 60.0
     patience = 60.0
+    ring = False
 
     def __init__(self, name: str, creator: str, host: Host) -> None:
         """Made by the agent, as ``Job``.
@@ -96,6 +101,8 @@ class GraphJob(Algorithm, Job):
             raise JobError(f"pause = {self.pause!r}, patience = {self.patience!r}: seconds, patience above 0")
         if not self.every:
             raise JobError(f"every = {self.every!r}: seconds between two looks of the master, not none")
+        if type(self.ring) is not bool:
+            raise JobError(f"ring = {self.ring!r}: True or False")
         self._kept: Any = None
         self._hello, self._is_back = False, False
         self._worker: Worker | None = None
@@ -107,7 +114,7 @@ class GraphJob(Algorithm, Job):
         """The edges of this agent's rows. Without an override the groups of ``edges``.
 
         Returns:
-            pyarrow.Table: with the columns that ``ends`` and ``weight`` name.
+            pyarrow.Table: with the columns that ``ends``, ``weight`` and ``columns`` name.
 
         Raises:
             What your code raises makes the job ``failing``.
@@ -137,7 +144,10 @@ class GraphJob(Algorithm, Job):
             >>> two_agents(Degrees)[1].start() is None
             True
         """
-        if not self.edges or len(self.ends) != 2:
+        wants_points = bool(self.columns)
+        if not self.edges or isinstance(self.ends, str) or len(self.ends) != 2 - wants_points:
+            if wants_points:
+                raise JobError("say edges = a query, and ends = its one column that names a point, in ( ,)")
             raise JobError("say edges = a query, and ends = its two columns that an edge joins")
         self.subscribe(self.edges, name=EDGES)
 
@@ -178,7 +188,7 @@ class GraphJob(Algorithm, Job):
 
     def _master(self) -> Barrier:
         if self._barrier is None:
-            self._barrier = Barrier(self.parts, self.patience, self.goes_on, self.result, self._kept)
+            self._barrier = Barrier(self, self.parts, self.patience, ring=self.ring, kept=self._kept)
         self._barrier.me = self.me
         return self._barrier
 
@@ -188,11 +198,12 @@ class GraphJob(Algorithm, Job):
         return self._worker
 
     def _edges(self) -> pa.Table:
-        """Those of this agent: their ends, and their weights if they have some."""
-        table, names = self.own_edges(), [*self.ends, *([self.weight] if self.weight else [])]
+        """Those of this agent: their ends, and their weights if they have some; or points."""
+        table, weights = self.own_edges(), [self.weight] if self.weight else []
+        names = [*self.ends, *(self.columns or weights)]
         if missing := [name for name in names if name not in table.column_names]:
-            known = ", ".join(table.column_names)
-            raise JobError(f"edges has no column {missing[0]}, which ends or weight names; it has {known}")
+            known, who = ", ".join(table.column_names), "columns" if self.columns else "weight"
+            raise JobError(f"edges has no column {missing[0]}, which ends or {who} names; it has {known}")
         return table.select(names)
 
     def on_timer(self) -> None:

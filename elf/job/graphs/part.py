@@ -36,6 +36,7 @@ Range = tuple[int, int]
 """Of slots."""
 
 VERTICES: Final = pa.schema([("id", pa.int64()), ("name", pa.string()), ("out", pa.float64())])
+"""Of vertices that are points: their numbers too, ``x0`` and so on."""
 EDGES: Final = pa.schema([("source", pa.int64()), ("target", pa.int64()), ("weight", pa.float64())])
 Pieces = dict[str, pa.Table]
 """``vertices`` and ``edges`` with these columns: what agents send each other of a graph."""
@@ -75,6 +76,21 @@ def pieces_of(groups: pa.Table, *, weighted: bool, both_ways: bool) -> Pieces:
     return {"vertices": pa.table(vertices, VERTICES), "edges": pa.table(edges, EDGES)}
 
 
+def points_of(groups: pa.Table) -> Pieces:
+    """Vertices without edges, of an agent's own rows: the first column is their name, and the others are
+    numbers of theirs, which are added up where several agents have some. A NULL adds nothing."""
+    name = canonical_key(groups.column(0)).cast(pa.string())
+    good = pc.is_valid(name)
+    names = name.filter(good)
+    numbers = [column.cast(pa.float64()).filter(good) for column in groups.columns[1:]]
+    vertices = {"id": ids_of(names), "name": names, "out": np.zeros(len(names)), **_numbered(numbers)}
+    return {"vertices": pa.table(vertices), "edges": EDGES.empty_table()}
+
+
+def _numbered(numbers: Iterable[Any]) -> dict[str, Any]:
+    return {f"x{place}": one for place, one in enumerate(numbers)}
+
+
 def cut(pieces: Pieces, slots: Range) -> Pieces:
     """The vertices of a range, and the edges into them."""
     return {
@@ -92,7 +108,7 @@ def _has(slots: Range, ids: Ids) -> npt.NDArray[np.bool_]:
 class Part:
     """Columns, in the order of ``ids``. ``out``: the sum of the weights of the edges out of each vertex.
     Edges stand by the vertex that they go to, ``degrees`` to each, and then by that which they come from: its
-    place in ``sources``."""
+    place in ``sources``. ``numbers``: of vertices that are points."""
 
     ids: Ids
     names: pa.Array
@@ -101,12 +117,14 @@ class Part:
     degrees: Places
     places: Places
     weights: Doubles
+    numbers: tuple[Doubles, ...] = ()
 
     @cached_property
     def image(self) -> bytes:
         """Of all of it, as ``of_image`` takes it."""
         edges = {"source": self.sources[self.places], "weight": self.weights}
         of = {"id": self.ids, "name": self.names, "out": self.out, "degree": self.degrees}
+        of |= _numbered(self.numbers)
         return b"".join(_framed(encode(pa.table(one))) for one in (of, edges))
 
     @cached_property
@@ -125,10 +143,12 @@ class Part:
     def cut(self, slots: Range) -> Pieces:
         first, last = within(self.ids, slots)
         edges = slice(*np.searchsorted(self.targets, [first, last]))
-        vertices = [self.ids[first:last], self.names[first:last], self.out[first:last]]
+        own = slice(first, last)
+        vertices = {"id": self.ids[own], "name": self.names[own], "out": self.out[own]}
+        vertices |= _numbered(one[own] for one in self.numbers)
         into = [self.sources[self.places[edges]], self.ids[self.targets[edges]], self.weights[edges]]
         return {
-            "vertices": pa.table(vertices, schema=VERTICES),
+            "vertices": pa.table(vertices),
             "edges": pa.table([pa.array(one) for one in into], schema=EDGES),
         }
 
@@ -165,16 +185,18 @@ def of_image(image: bytes) -> Part:
         of["degree"].to_numpy(),
         places.astype(np.int32),
         edges["weight"].to_numpy(),
+        tuple(of[name].to_numpy() for name in of.column_names[4:]),
     )
 
 
 def part_of(found: Iterable[Pieces], *, weighted: bool) -> Part:
     """All that has come of it. Edges that several have sent are one, with the sum of their weights; without
-    weights each weighs 1. Raises ``JobError`` if two vertices have the same id."""
+    weights each weighs 1. So are points, with the sums of their numbers. Raises ``JobError`` if two vertices
+    have the same id."""
     pieces = list(found)
-    vertices = pa.concat_tables([VERTICES.empty_table(), *(one["vertices"] for one in pieces)])
+    vertices = pa.concat_tables([one["vertices"] for one in pieces] or [VERTICES.empty_table()])
     edges = pa.concat_tables([EDGES.empty_table(), *(one["edges"] for one in pieces)])
-    ids, names, out = _vertices(vertices)
+    ids, names, out, numbers = _vertices(vertices)
     source, target, weight = (edges[name].to_numpy() for name in EDGES.names)
     order = np.lexsort((weight, source, target))
     source, target, weight = source[order], target[order], weight[order]
@@ -184,12 +206,11 @@ def part_of(found: Iterable[Pieces], *, weighted: bool) -> Part:
     source, target = source[new], target[new]
     sources, places = np.unique(source, return_inverse=True)
     degrees = np.bincount(np.searchsorted(ids, target), minlength=len(ids))
-    return Part(
-        ids, names, out, sources, degrees.astype(np.int32), places.astype(np.int32), weight.astype(np.float64)
-    )
+    ends = degrees.astype(np.int32), places.astype(np.int32)
+    return Part(ids, names, out, sources, *ends, weight.astype(np.float64), numbers)
 
 
-def _vertices(table: pa.Table) -> tuple[Ids, pa.Array, Doubles]:
+def _vertices(table: pa.Table) -> tuple[Ids, pa.Array, Doubles, tuple[Doubles, ...]]:
     ids = table["id"].to_numpy()
     order = np.argsort(ids, kind="stable")
     ids, names = ids[order], pa.concat_arrays(table["name"].take(pa.array(order)).chunks or [[]])
@@ -198,7 +219,18 @@ def _vertices(table: pa.Table) -> tuple[Ids, pa.Array, Doubles]:
         raise JobError("two vertices have the same hash of 63 bits, so neither can be told from the other")
     new = np.ones(len(ids), dtype=bool)
     new[again] = False
-    return ids[new], names.filter(pa.array(new)), table["out"].to_numpy()[order][new]
+    numbers = tuple(_added(table["id"].to_numpy(), table[name]) for name in table.column_names[3:])
+    return ids[new], names.filter(pa.array(new)), table["out"].to_numpy()[order][new], numbers
+
+
+def _added(ids: Ids, numbers: pa.ChunkedArray) -> Doubles:
+    """The sum of the numbers of each id, in the order of ids, from the least number on; NaN where all are
+    NULL."""
+    there, values = numbers.is_valid().to_numpy(), numbers.fill_null(0.0).to_numpy()
+    order = np.lexsort((values, ids))
+    _, places = np.unique(ids[order], return_inverse=True)
+    sums = np.bincount(places, weights=values[order]).astype(np.float64)
+    return np.where(np.bincount(places, weights=there[order]) > 0, sums, np.nan)
 
 
 def overlap(one: Range, other: Sequence[int]) -> Range | None:

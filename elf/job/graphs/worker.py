@@ -34,6 +34,7 @@ from elf.job.graphs.part import (
     overlap,
     part_of,
     pieces_of,
+    points_of,
     within,
 )
 from elf.job.program.host import JobError
@@ -132,8 +133,12 @@ class Worker:
     def _type(self) -> type[np.int64 | np.float64]:
         return np.int64 if self._algorithm.integers else np.float64
 
+    def _shape(self, vertices: int) -> tuple[int, ...]:
+        """Of values."""
+        return (vertices, self._algorithm.width) if self._algorithm.width else (vertices,)
+
     def _values(self, data: bytes) -> Values:
-        return np.frombuffer(data, dtype=self._type)
+        return np.frombuffer(data, dtype=self._type).reshape(self._shape(-1))
 
     # -- what comes ------------------------------------------------------------------------------------------
 
@@ -167,7 +172,7 @@ class Worker:
         return [("", self._word("refused", layout=layout, why=str(why)))]
 
     def _bytes(self) -> int:
-        told = sum(map(len, self._told.values()))
+        told = sum(map(len, self._told.values())) + (0 if self.values is None else self.values.nbytes)
         return len(_image(self.part)) + told + sum(making.bytes for making in self._making.values())
 
     def _take(self, word: Word) -> Iterator[tuple[str, Word]]:
@@ -175,11 +180,7 @@ class Worker:
             case "load":
                 making = self._of_layout(0)
                 making.of, making.froms = _layout(word["of"]), word["agents"]
-                ways = {"weighted": bool(self._algorithm.weight), "both_ways": self._algorithm.both_ways}
-                try:
-                    whole = pieces_of(self._edges(), **ways)
-                except pa.ArrowException as error:
-                    raise JobError(f"edges cannot be taken: {error}") from None
+                whole = self._whole_pieces()
                 for who, slots in making.of.items():
                     yield from self._ship(who, 0, cut(whole, slots))
                 yield "", self._word("loaded")
@@ -205,6 +206,17 @@ class Worker:
             case "end" if self.part is not None and self.values is not None:
                 table = self._algorithm.answer(self.values, self.part)
                 yield "", self._word("answer", rows=table)
+
+    def _whole_pieces(self) -> Pieces:
+        """Of the agent's own rows."""
+        algorithm = self._algorithm
+        try:
+            if algorithm.columns:
+                return points_of(self._edges())
+            ways = {"weighted": bool(algorithm.weight), "both_ways": algorithm.both_ways}
+            return pieces_of(self._edges(), **ways)
+        except pa.ArrowException as error:
+            raise JobError(f"edges cannot be taken: {error}") from None
 
     def _of_layout(self, layout: int) -> Making:
         return self._making.setdefault(layout, Making())
@@ -312,7 +324,8 @@ class Worker:
         low, high = self._of[self.me]
         measured = self._algorithm.measure(before, values, part).astype(np.float64)
         sums = np.bincount(part.slots - low, weights=measured, minlength=high - low)
-        yield "", self._word("done", number=self.number, low=low, sums=sums.tobytes())
+        report = self._algorithm.report(values, part, go["total"])
+        yield "", self._word("done", number=self.number, low=low, sums=sums.tobytes(), report=report)
 
     def _publishers(self, part: Part) -> Iterator[str]:
         """Those whose values this part needs."""
@@ -326,17 +339,23 @@ class Worker:
     def _next(self, part: Part, go: Word) -> Values:
         if self.values is None:
             return self._whole(self._algorithm.first(part, go["count"]), part)
-        told = np.empty(len(part.sources), dtype=self.values.dtype)
+        told = np.empty(self._shape(len(part.sources)), dtype=self.values.dtype)
         for who in list(self._publishers(part)):
             first, last = within(part.sources, self._of[who])
             told[first:last] = self._values(self._told.pop((self.number, who)))
-        along = self._algorithm.along(told[part.places], part.weights)
-        heard = part.heard(along, self._algorithm.combine)
+        if self._algorithm.width:  # a number at a time: edges are many
+            heard = np.stack([self._heard(number, part) for number in told.T], axis=1)
+        else:
+            heard = self._heard(told, part)
         return self._whole(self._algorithm.update(self.values, heard, part, go["count"], go["total"]), part)
+
+    def _heard(self, told: Values, part: Part) -> Values:
+        along = self._algorithm.along(told[part.places], part.weights)
+        return part.heard(along, self._algorithm.combine)
 
     def _whole(self, values: Values, part: Part) -> Values:
         """Values as they are kept and told: of one type, and one for each vertex."""
-        if np.shape(values) != part.ids.shape:
+        if np.shape(values) != self._shape(len(part.ids)):
             raise JobError(f"values of shape {np.shape(values)}, for {len(part.ids)} vertices")
         return np.asarray(values, dtype=self._type)
 

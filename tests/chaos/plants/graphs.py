@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from elf.job.graphs import barrier
+from elf.job.graphs import barrier, clusters
 from elf.job.graphs.barrier import Barrier
 from elf.job.graphs.part import Part
 from elf.job.graphs.worker import Making, Sends, Word, Worker
@@ -21,7 +21,7 @@ def goes_on_without_the_last(patch: pytest.MonkeyPatch) -> None:
         state = master.state
         if state["phase"] == "running" and who in state["of"] and len(state["got"]) == len(state["of"]) - 2:
             for other in state["of"]:
-                state["got"].setdefault(other, [9999, b""])
+                state["got"].setdefault(other, [9999, b"", None])
         return got(master, who, what, now)
 
     patch.setattr(Barrier, "_got", most)
@@ -65,3 +65,8 @@ def adds_up_by_part(patch: pytest.MonkeyPatch) -> None:
         return found if len(part.ids) % 2 else found + found * 2.0**-52
 
     patch.setattr(Part, "heard", backwards)
+
+
+def adds_up_doubles(patch: pytest.MonkeyPatch) -> None:
+    """protocol 14.19: what points are added up by is not whole numbers."""
+    patch.setattr(clusters, "_limbs", lambda numbers: iter((numbers * 2.0**26, numbers * 0, numbers * 0)))
