@@ -1,11 +1,12 @@
 """``elf bench wan``: real agents in three regions of one machine, whose links the kernel holds to their rates
-(``lab.wan.spaces``): what crosses borders, and how late windows are.
+(``lab.wan.spaces``), and a proxy to their delays: what crosses borders, and how late windows are.
 
 Three fleets, one after the other, with the same rows and links: trees as they come (``flat``), with region
 heads (``heads``), and with routes that act (``act``), where the plan leads what ``eu`` sends over ``ap``. The
 link from ``eu`` to the root's region is slow. A window is late by the time from its end until all agents are
 in it. Bytes are those of the links, with acknowledgements, heartbeats and all headers. It takes network
-namespaces (Linux, ``util-linux`` and ``iproute2``)."""
+namespaces (Linux, ``util-linux`` and ``iproute2``). With ``--proxy`` it takes none: then a proxy holds the
+rates too (``lab.wan.loopback``), and counts no headers."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ from typer import Option
 from elf.cli.processes import environment
 from elf.errors import ElfError
 from lab.bench.runner import Bench, Figure, Report, Scratch, percentiles
-from lab.bench.wan_side import Found
+from lab.bench.wan_side import Found, Wanted
 from lab.wan.spaces import UNSHARE, check
 
 MODES: Final = ("flat", "heads", "act")
@@ -39,16 +40,27 @@ class Wan(Bench[str, Found]):
     agents: Annotated[int, Option("--agents", min=1, help="Agents in each region.")] = 2
     rate: Annotated[float, Option("--rate", min=10, help="Rows a second of each agent.")] = 400
     slow: Annotated[float, Option("--slow", min=0.001, help="Mbit/s of the slow link.")] = 0.2
+    delay_ms: Annotated[float, Option("--delay-ms", min=0, help="Of each link, one way, in a proxy.")] = 0
+    proxy: Annotated[bool, Option("--proxy", help="Rates in it too: no namespaces are needed.")] = False
 
     def sides(self, scratch: Scratch) -> Mapping[str, Callable[[], Found]]:
-        """Raises ``UserError`` where there are no namespaces."""
-        check()
+        """Raises ``UserError`` where there are no namespaces and they are wanted."""
+        if not self.proxy:
+            check()
 
         def run(mode: str) -> Found:
             folder = scratch.folder / mode
             folder.mkdir(exist_ok=True)
-            args = [str(folder), mode, str(self.seconds), str(self.agents), str(self.rate), str(self.slow)]
-            command = [*UNSHARE, sys.executable, "-P", "-m", "lab.bench.wan_side", *args]
+            wanted = Wanted(mode, self.seconds, self.agents, self.rate, self.slow, self.delay_ms, self.proxy)
+            command = [
+                sys.executable,
+                "-P",
+                "-m",
+                "lab.bench.wan_side",
+                str(folder),
+                json.dumps(asdict(wanted)),
+            ]
+            command = command if self.proxy else [*UNSHARE, *command]
             limit = SIDE_SECS + self.seconds
             done = subprocess.run(command, capture_output=True, text=True, env=environment(), timeout=limit)
             if done.returncode:
@@ -90,7 +102,10 @@ class Wan(Bench[str, Found]):
             for mode, found in first.items()
         }
         details = {mode: asdict(found) for mode, found in first.items()}
-        return Report({"seconds": self.seconds, **facts}, figures, details=details, problems=problems)
+        links = {"delay_ms": self.delay_ms, "rates_by": "proxy" if self.proxy else "kernel"}
+        return Report(
+            {"seconds": self.seconds, **links, **facts}, figures, details=details, problems=problems
+        )
 
 
 def _late_ms(found: Found) -> tuple[float, float]:

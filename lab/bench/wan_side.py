@@ -1,6 +1,6 @@
 """One side of ``elf bench wan``: a fleet of real agents in three regions of this machine, which are joined
-by links whose rates the kernel holds (``lab.wan.spaces``). Run in a process of ``UNSHARE``; its last line is
-what it found, as JSON.
+by links of a rate and a delay: the kernel holds the rates (``lab.wan.spaces``; then it is run in a process of
+``UNSHARE``), or a proxy does (``lab.wan.loopback``). Its last line is what it found, as JSON.
 
 The job's root is in ``us``. What ``eu`` sends there goes over a slow link, and what it sends to ``ap`` does
 not.
@@ -15,19 +15,21 @@ import random
 import sys
 import time
 from collections.abc import Callable, Coroutine, Sequence
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from itertools import permutations
 from pathlib import Path
 from typing import Final
 
+import msgspec
 import yaml
 
 from elf.cli.processes import Child, Processes, ended, environment
 from elf.client import Client, Window, connect
 from elf.errors import ElfError
 from lab.bench.metered import counts
+from lab.wan.loopback import Loopback
 from lab.wan.spaces import Spaces
 
 REGIONS: Final = ("us", "ap", "eu")
@@ -44,13 +46,16 @@ QUERY: Final = f"SELECT page, COUNT(*) AS n FROM log GROUP BY page WINDOWING {WI
 
 @dataclass(frozen=True)
 class Wanted:
-    """``mode``: ``flat``, ``heads`` or ``act``. ``rate``: rows a second of each agent."""
+    """``mode``: ``flat``, ``heads`` or ``act``. ``rate``: rows a second of each agent. ``delay_ms``: of each
+    link, one way. ``proxy``: it holds the rates too."""
 
     mode: str
     seconds: float
     agents: int
     rate: float
     slow_mbit: float
+    delay_ms: float
+    proxy: bool
 
 
 @dataclass(frozen=True)
@@ -73,7 +78,7 @@ class Found:
 class Fleet:
     """So many agents in each region, each with a log of its own."""
 
-    def __init__(self, spaces: Spaces, processes: Processes, folder: Path, wanted: Wanted) -> None:
+    def __init__(self, spaces: Spaces | Loopback, processes: Processes, folder: Path, wanted: Wanted) -> None:
         self._spaces, self._folder, self._wanted = spaces, folder, wanted
         self._processes = processes
         self.names = [(region, f"{region}{n}", n) for region in REGIONS for n in range(wanted.agents)]
@@ -87,6 +92,16 @@ class Fleet:
     def _http(self, region: str, number: int) -> str:
         return f"{self._spaces.address(region)}:{HTTP_PORT + number}"
 
+    async def join(self, opened: AsyncExitStack) -> None:
+        """The regions, before agents speak to each other."""
+        ports = [PORT + n for n in range(self._wanted.agents)]
+        await self._spaces.carry(ports, self._regions, opened)
+
+    def _regions(self) -> dict[int, str]:
+        """By the process of an agent."""
+        started = zip(self.agents, self.names, strict=False)
+        return {agent.process.pid: region for agent, (region, _, _) in started}
+
     def start(self) -> None:
         for region, name, number in self.names:
             (self._folder / name).mkdir()
@@ -98,14 +113,15 @@ class Fleet:
             self.agents.append(self._processes.run(name, whole, log, env=environment()))
 
     def _config(self, region: str, name: str, number: int) -> dict[str, object]:
-        mode, listen = self._wanted.mode, self.reached(region, number)
+        mode, listen = self._wanted.mode, f"{self._spaces.listens(region)}:{PORT + number}"
+        reached = self.reached(region, number)
         first = (region, number) == (REGIONS[0], 0)
         links = {f"{a}/{b}": f"{self._mbit(a, b)} Mbit/s" for a, b in permutations(REGIONS, 2)}
         cluster: dict[str, object] = {"name": "wan", "bootstrap": [] if first else [self.reached(REGIONS[0])]}
         if mode != "flat":
             cluster |= {"regions": True, "links": links, "routes": "act" if mode == "act" else "off"}
         return {
-            "agent": {"name": name, "listen": listen, "advertise": listen, "place": f"{region}/{name}"},
+            "agent": {"name": name, "listen": listen, "advertise": reached, "place": f"{region}/{name}"},
             "cluster": cluster,
             "data_dir": str(self._folder / name / "data"),
             "http": {"listen": self._http(region, number)},
@@ -144,6 +160,13 @@ class Fleet:
 
 
 async def measured(fleet: Fleet, wanted: Wanted) -> Found:
+    async with AsyncExitStack() as opened:
+        await fleet.join(opened)
+        fleet.start()
+        return await _found(fleet, wanted)
+
+
+async def _found(fleet: Fleet, wanted: Wanted) -> Found:
     async def listens() -> bool:
         async with connect(fleet.reached("us"), cluster="wan"):
             return True
@@ -240,12 +263,15 @@ async def until(what: Callable[[], Coroutine[None, None, bool]]) -> None:
         await asyncio.sleep(0.5)
 
 
+def _regions(wanted: Wanted) -> Spaces | Loopback:
+    return (Loopback if wanted.proxy else Spaces)(REGIONS, wanted.delay_ms / 1000)
+
+
 def main(args: Sequence[str]) -> None:
-    folder, mode, seconds, agents, rate, slow_mbit = args
-    wanted = Wanted(mode, float(seconds), int(agents), float(rate), float(slow_mbit))
-    with ended() as processes, Spaces(REGIONS) as spaces:
+    folder, told = args
+    wanted = msgspec.json.decode(told, type=Wanted)
+    with ended() as processes, _regions(wanted) as spaces:
         fleet = Fleet(spaces, processes, Path(folder), wanted)
-        fleet.start()
         found = asyncio.run(measured(fleet, wanted))
         processes.check(fleet.agents)
     print(json.dumps(asdict(found)), flush=True)

@@ -10,4 +10,6 @@ every plan that there is: ``elf sim wan``.
 | ``panes`` | panes of drawn web logs, in bytes as agents have them |
 | ``scenarios`` | what is run, beside its target |
 | ``spaces`` | regions of real agents: network namespaces, joined by links of a rate (``elf bench wan``) |
+| ``proxy`` | links with a rate and a delay for anybody's connections |
+| ``loopback`` | regions of real agents without namespaces, joined by such a proxy |
 """

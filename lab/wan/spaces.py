@@ -1,8 +1,10 @@
 """Regions on one machine: a network namespace each, and between any two of them a link whose rate the kernel
-holds (``tc tbf``), each way by itself. No delay: that takes ``netem``, which not every kernel has.
+holds (``tc tbf``), each way by itself. For delays a kernel has ``netem``, and not every one does: where links
+are to have one, a proxy in each region (``lab.wan.proxy``) has the addresses of all.
 
     region a ── veth, tbf ──────── tbf, veth ── region b         10.8.a.1 ↔ 10.8.b.1
         └────── veth, no bound ─────── whoever looks             10.9.a.2 ↔ 10.9.a.1
+    agent in a ──→ 10.8.b.1, the proxy in a ──→ veth, tbf ──→ 10.6.b.1, agent in b
 
 It takes a user namespace in which we are root: run this in a process of ``unshare`` (``UNSHARE``). What is in
 it ends with that process.
@@ -13,11 +15,13 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
-from collections.abc import Sequence
-from itertools import combinations
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from itertools import combinations, product
 from typing import Final
 
-from elf.errors import UserError
+from elf.errors import ElfError, UserError
 
 UNSHARE: Final = ("unshare", "--user", "--map-root-user", "--net", "--fork", "--kill-child")
 """Before a command that makes regions."""
@@ -32,18 +36,22 @@ def check() -> None:
     """Raise ``UserError`` where this machine cannot do it."""
     missing = [name for name in ("unshare", "nsenter", "ip", "tc") if shutil.which(name) is None]
     if missing:
-        raise UserError(f"{', '.join(missing)} is not here: install util-linux and iproute2")
+        raise UserError(f"{', '.join(missing)} is not here: install util-linux and iproute2 (or --proxy)")
     tried = subprocess.run([*UNSHARE, "ip", "link", "set", "lo", "up"], capture_output=True, text=True)
     if tried.returncode:
-        raise UserError(f"this machine lets nobody make network namespaces: {tried.stderr.strip()}")
+        raise UserError(
+            f"this machine lets nobody make network namespaces: {tried.stderr.strip()} (--proxy needs none)"
+        )
 
 
 class Spaces:
-    """Regions by name. Use it in a ``with``."""
+    """Regions by name. Use it in a ``with``. ``delay_s``: of each link, one way."""
 
-    def __init__(self, names: Sequence[str]) -> None:
+    def __init__(self, names: Sequence[str], delay_s: float = 0.0) -> None:
         self._names = list(names)
+        self._delay_s = delay_s
         self._holders: dict[str, subprocess.Popen[bytes]] = {}
+        self._proxies: list[subprocess.Popen[bytes]] = []
 
     def __enter__(self) -> Spaces:
         _run("ip", "link", "set", "lo", "up")
@@ -56,13 +64,17 @@ class Spaces:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for holder in self._holders.values():
-            holder.kill()
-            holder.wait()
+        for process in (*self._proxies, *self._holders.values()):
+            process.kill()
+            process.wait()
 
     def address(self, name: str) -> str:
-        """Where processes of a region listen."""
+        """Where processes of a region are reached."""
         return f"10.8.{self._at(name)}.1"
+
+    def listens(self, name: str) -> str:
+        """Where they listen: behind the proxy, if there is one."""
+        return f"10.6.{self._at(name)}.1" if self._delay_s else self.address(name)
 
     def inside(self, name: str, *command: str) -> list[str]:
         """The command that runs another one in a region."""
@@ -77,6 +89,25 @@ class Spaces:
         """Bytes that have gone from one region to another, with all headers."""
         told = json.loads(self._in(origin, "ip", "-s", "-j", "link", "show", f"to-{target}"))
         return int(told[0]["stats64"]["tx"]["bytes"])
+
+    async def carry(
+        self, ports: Sequence[int], _regions: Callable[[], Mapping[int, str]], _opened: AsyncExitStack
+    ) -> None:
+        """Join the regions for what goes to these ports. To be said before anybody connects."""
+        for here in self._names if self._delay_s else ():
+            for there in self._names:
+                if there != here:
+                    self._in(here, "ip", "addr", "add", f"{self.address(there)}/32", "dev", "lo")
+            ways = [
+                (self.address(there), self.listens(there), port, 0 if there == here else self._delay_s)
+                for there, port in product(self._names, ports)
+            ]
+            command = self.inside(here, sys.executable, "-P", "-m", "lab.wan.proxy", json.dumps(ways))
+            proxy = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+            self._proxies.append(proxy)
+            assert proxy.stdout is not None
+            if not proxy.stdout.readline():
+                raise ElfError(f"the proxy of {here} does not come up")
 
     def _open(self, name: str) -> None:
         """Wait until it is there, and make its way to whoever looks."""
@@ -93,7 +124,8 @@ class Spaces:
         _run("ip", "addr", "add", f"10.9.{at}.1/24", "dev", f"at-{name}")
         _run("ip", "link", "set", f"at-{name}", "up")
         self._in(name, "ip", "link", "set", "lo", "up")
-        self._in(name, "ip", "addr", "add", f"{self.address(name)}/32", "dev", "lo")
+        for address in {self.address(name), self.listens(name)}:
+            self._in(name, "ip", "addr", "add", f"{address}/32", "dev", "lo")
         self._in(name, "ip", "addr", "add", f"10.9.{at}.2/24", "dev", "out")
         self._in(name, "ip", "link", "set", "out", "up")
         _run("ip", "route", "add", f"{self.address(name)}/32", "via", f"10.9.{at}.2")
@@ -107,8 +139,8 @@ class Spaces:
             self._in(here, "ip", "addr", "add", f"{net}.{number}/24", "dev", f"to-{there}")
             self._in(here, "ip", "link", "set", f"to-{there}", "up")
         for here, there, number in ends:
-            way = ["via", f"{net}.{3 - number}", "src", self.address(here)]
-            self._in(here, "ip", "route", "add", f"{self.address(there)}/32", *way)
+            way = ["via", f"{net}.{3 - number}", "src", self.listens(here)]
+            self._in(here, "ip", "route", "add", f"{self.listens(there)}/32", *way)
 
     def _at(self, name: str) -> int:
         return 1 + self._names.index(name)

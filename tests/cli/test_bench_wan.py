@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
+import random
 import shutil
+import socket
 import subprocess
 import sys
 import textwrap
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import replace
 
 import pytest
@@ -14,6 +20,8 @@ from elf.cli.processes import environment
 from elf.errors import ElfError, UserError
 from lab.bench.wan import MODES, Wan
 from lab.bench.wan_side import Found
+from lab.wan.loopback import Loopback
+from lab.wan.proxy import PIECE_BYTES, Address, Link, Proxy
 from lab.wan.spaces import UNSHARE, check
 
 FOUND = Found(
@@ -51,8 +59,86 @@ def test_rows_that_are_wrong_are_a_problem_and_so_are_no_windows() -> None:
 
 def test_a_machine_without_namespaces_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "which", lambda name: None if name == "tc" else name)
-    with pytest.raises(UserError, match="tc is not here: install"):
+    with pytest.raises(UserError, match=r"tc is not here: install .*\(or --proxy\)"):
         check()
+
+
+def test_bytes_leave_a_link_one_after_the_other_and_are_there_after_its_delay() -> None:
+    link = Link(0.5, 100.0)
+    assert [link.take(50, 10.0), link.take(100, 10.0), link.take(0, 10.2)] == [11.0, 12.0, 12.0]
+    assert link.waits_s(10.5) == 1.0
+    assert link.take(10, 20.0) == pytest.approx(20.6), "it has been idle"
+    assert (link.sent, link.waits_s(30.0)) == (160, 0.0)
+    assert Link(0.5).take(1_000_000, 3.0) == 3.5
+
+
+@asynccontextmanager
+async def echoing(at: Address) -> AsyncIterator[Address]:
+    """A server that says all that it has heard, once its client has ended."""
+
+    async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(await reader.read())
+        await writer.drain()
+        writer.close()
+
+    async with await asyncio.start_server(echo, *at) as server:
+        host, port = server.sockets[0].getsockname()[:2]
+        yield host, port
+
+
+async def said(at: Address, text: bytes) -> tuple[bytes, float]:
+    """What is heard there when this is said, and how long that took (s)."""
+    clock = asyncio.get_running_loop().time
+    began = clock()
+    reader, writer = await asyncio.open_connection(*at)
+    writer.write(text)
+    writer.write_eof()
+    heard = await reader.read()
+    writer.close()
+    return heard, clock() - began
+
+
+async def test_a_proxy_delays_both_ways_and_neither_loses_nor_swaps_a_byte() -> None:
+    there, back = Link(0.2, 400_000.0), Link(0.3)
+    text = random.Random(1).randbytes(200_000)
+    async with echoing(("127.0.0.1", 0)) as target, Proxy() as proxy:
+        at = await proxy.listen(("127.0.0.1", 0), target, lambda _: (there, back))
+        heard, took = await said(at, text)
+        assert heard == text
+        assert took >= 0.2 + 0.5 + 0.3, "a delay, the bytes at their rate, and the delay back"
+        assert (there.sent, back.sent) == (len(text), len(text))
+        there.rate = 40 * PIECE_BYTES
+        both = await asyncio.gather(*(said(at, text[: 10 * PIECE_BYTES]) for _ in range(2)))
+        assert max(took for _, took in both) >= 0.2 + 0.5 + 0.3, "connections share the rate"
+
+
+async def test_where_nobody_listens_a_proxy_ends_the_connection() -> None:
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        async with Proxy() as proxy:
+            at = await proxy.listen(("127.0.0.1", 0), closed.getsockname(), lambda _: (Link(), Link()))
+            reader, writer = await asyncio.open_connection(*at)
+            with suppress(ConnectionError):
+                assert await reader.read() == b""
+            writer.close()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has all of 127.0.0.0/8")
+async def test_without_namespaces_a_process_is_in_the_region_that_it_was_put_into() -> None:
+    regions = Loopback(["eu", "us"])
+    async with (
+        echoing((regions.listens("us"), 0)) as (_, port),
+        echoing((regions.listens("eu"), port)),
+        AsyncExitStack() as opened,
+    ):
+        stands: dict[int, str] = {}
+        await regions.carry([port], lambda: stands, opened)
+        assert (await said((regions.address("us"), port), b"nobody's"))[0] == b"nobody's"
+        assert regions.sent("eu", "us") == 0
+        stands[os.getpid()] = "eu"
+        assert (await said((regions.address("us"), port), b"afar"))[0] == b"afar"
+        assert (await said((regions.address("eu"), port), b"near"))[0] == b"near"
+        assert (regions.sent("eu", "us"), regions.sent("us", "eu")) == (4, 4)
 
 
 @pytest.fixture
@@ -112,3 +198,36 @@ def test_a_side_that_is_killed_leaves_no_region_behind() -> None:
     command = [*UNSHARE, sys.executable, "-c", textwrap.dedent(script)]
     done = subprocess.run(command, capture_output=True, text=True, env=environment(), timeout=60)
     assert len(done.stdout.split()) == 2, done.stderr
+
+
+@pytest.mark.usefixtures("namespaces")
+def test_links_with_a_delay_lead_over_the_kernels() -> None:
+    script = """
+        import asyncio, subprocess, sys, time
+        from contextlib import AsyncExitStack
+        from lab.wan.spaces import Spaces
+
+        SERVE = "import socket, sys; s = socket.socket(); s.bind((sys.argv[1], 7000)); s.listen()\\n"
+        SERVE += "print('up', flush=True)\\n"
+        SERVE += "for _ in range(2):\\n c, _ = s.accept()\\n while c.recv(65536): pass\\n c.close()"
+        SEND = "import socket, sys; s = socket.create_connection((sys.argv[1], 7000))\\n"
+        SEND += "s.sendall(b'x' * 10000); s.shutdown(1); s.recv(1)"
+        with Spaces(["eu", "us"], 0.3) as spaces:
+            asyncio.run(spaces.carry([7000], dict, AsyncExitStack()))
+            command = spaces.inside("us", sys.executable, "-c", SERVE, spaces.listens("us"))
+            server = subprocess.Popen(command, stdout=subprocess.PIPE)
+            server.stdout.readline()
+            subprocess.run(spaces.inside("us", sys.executable, "-c", SEND, spaces.address("us")), check=True)
+            before = spaces.sent("eu", "us")
+            began = time.monotonic()
+            subprocess.run(spaces.inside("eu", sys.executable, "-c", SEND, spaces.address("us")), check=True)
+            print(time.monotonic() - began, before, spaces.sent("eu", "us"))
+            server.wait()
+    """
+    command = [*UNSHARE, sys.executable, "-c", textwrap.dedent(script)]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment(), check=False)
+    assert done.returncode == 0, done.stderr
+    took, before, after = done.stdout.split()
+    assert float(took) > 0.6, "there and back"
+    assert int(before) < 5_000, "who is near does not go over it"
+    assert int(after) > 10_000
