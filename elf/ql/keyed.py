@@ -93,11 +93,15 @@ def read_alter_table(words: Words) -> AlterTable:
 
 def _key(words: Words) -> tuple[str, ...]:
     words.expect("KEY", "(")
-    key = [words.name("a column that the job groups by")]
-    while words.next_is(","):
-        key.append(words.name("a column that the job groups by"))
+    key: dict[str, str] = {}
+    while not key or words.next_is(","):
+        name = words.name("a column that the job groups by")
+        if name.lower() in key:
+            words.index -= 1
+            words.fail("expected a column that is not in the key yet")
+        key[name.lower()] = name
     words.expect(")")
-    return tuple(key)
+    return tuple(key.values())
 
 
 def _shards(words: Words) -> int:

@@ -72,3 +72,10 @@ def test_a_key_is_read_from_conditions_over_the_table_alone(
     assert found is not None
     assert found.equals == equals
     assert (found.columns == ()) is whole
+
+
+@pytest.mark.parametrize("begin", ["CREATE TABLE t FROM JOB busy", "ALTER TABLE t SET"])
+def test_a_column_is_in_a_key_once(begin: str) -> None:
+    with pytest.raises(QueryError, match='a column that is not in the key yet, not "Ip"') as error:
+        parse(f"{begin} KEY (ip, url, Ip)")
+    assert error.value.column == len(f"{begin} KEY (ip, url, ") + 1
