@@ -188,12 +188,12 @@ def test_paths_by_weight_are_those_of_networkx_to_the_last_bit(parts: int) -> No
     assert {(row["source"], row["vertex"]): row["distance"] for row in rows} == truth
 
 
-def test_more_paths_than_a_state_has_room_for_are_told() -> None:
+def test_more_paths_than_a_part_has_room_for_are_told() -> None:
     class Sources(Many):
         sources = tuple(f"v{n}" for n in range(64))
 
     edges = {"a": [], "b": [(f"v{n}", f"v{n + 1}") for n in range(30_000)]}
-    with pytest.raises(chaos.Stuck, match="bytes of the graph; at most 12582912: spread it over more"):
+    with pytest.raises(chaos.Stuck, match="bytes; at most 6291456: spread the graph over more agents"):
         answered(Sources, edges, 1)
 
 

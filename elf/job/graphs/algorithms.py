@@ -228,12 +228,15 @@ class MultiSourcePaths(_Least):
 
     def answer(self, values: Values, vertices: Vertices) -> pa.Table:
         places, sources = np.nonzero(np.isfinite(values))
+        rank = np.argsort(pc.sort_indices(vertices.names).to_numpy())  # names of the nearest only are copied
+        nearest = np.lexsort((rank[places], sources, values[places, sources]))[: self.rows]
+        places, sources = places[nearest], sources[nearest]
         found = {
             "source": pa.array(self._sources, pa.string()).take(pa.array(sources)),
             "vertex": vertices.names.take(pa.array(places)),
             "distance": values[places, sources],
         }
-        return self.result([pa.table(found)])
+        return pa.table(found)
 
     def result(self, tables: list[pa.Table]) -> pa.Table:
         order = [("distance", "ascending"), ("source", "ascending"), ("vertex", "ascending")]

@@ -48,7 +48,8 @@ Layout = dict[str, Range]
 SENT_BYTES_MAX: Final = 7 << 20
 """What an agent may have to send at once: more would be dropped (``elf.job.program.keeping``)."""
 PART_BYTES_MAX: Final = 6 << 20
-"""Of a part; while it changes there are two, and a state has 16 MiB."""
+"""Of a part, with its values where a vertex has several numbers; while it changes there are two, and a state
+has 16 MiB."""
 HAD_BYTES_MAX: Final = 12 << 20
 """Of all that an agent has of a graph: the rest of its state are the groups of its own rows."""
 MESSAGE_ROWS: Final = 100_000
@@ -267,10 +268,11 @@ class Worker:
             pieces = (one for who in making.froms for one in making.pieces[who])
             weighted = bool(self._algorithm.weight) or layout > 0
             making.part, making.pieces, making.pieces_bytes = part_of(pieces, weighted=weighted), {}, 0
-            if len(making.part.image) > PART_BYTES_MAX:
+            size = len(making.part.image) + 8 * self._algorithm.width * len(making.part.ids)
+            if size > PART_BYTES_MAX:
                 raise JobError(
-                    f"the part of agent {self.me} has {len(making.part.image)} bytes; at most "
-                    f"{PART_BYTES_MAX}: spread the graph over more agents"
+                    f"the part of agent {self.me} has {size} bytes; at most {PART_BYTES_MAX}: spread the "
+                    "graph over more agents"
                 )
             weights = making.part.weights_in()
             for who, slots in of.items():
