@@ -14,8 +14,8 @@ import os
 import random
 import sys
 import time
-from collections.abc import Callable, Coroutine, Sequence
-from contextlib import AsyncExitStack, suppress
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from itertools import permutations
@@ -159,21 +159,26 @@ class Fleet:
         return {pair: self._spaces.sent(*pair) for pair in permutations(REGIONS, 2)}
 
 
-async def measured(fleet: Fleet, wanted: Wanted) -> Found:
+@asynccontextmanager
+async def joined(fleet: Fleet) -> AsyncIterator[Client]:
+    """A client of a fleet whose agents have found each other over the links."""
+
+    async def listens() -> bool:
+        async with connect(at, cluster="wan", keys="none"):
+            return True
+
+    at = fleet.reached(REGIONS[0])
     async with AsyncExitStack() as opened:
         await fleet.join(opened)
         fleet.start()
-        return await _found(fleet, wanted)
-
-
-async def _found(fleet: Fleet, wanted: Wanted) -> Found:
-    async def listens() -> bool:
-        async with connect(fleet.reached("us"), cluster="wan"):
-            return True
-
-    await until(listens)
-    async with connect(fleet.reached("us"), cluster="wan") as client:
+        await until(listens)
+        client = await opened.enter_async_context(connect(at, cluster="wan", keys="none"))
         await until(lambda: _ready(client, len(fleet.names)))
+        yield client
+
+
+async def measured(fleet: Fleet, wanted: Wanted) -> Found:
+    async with joined(fleet) as client:
         fleet.shape()
         writing = asyncio.create_task(fleet.write())
         try:

@@ -13,16 +13,21 @@ import textwrap
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import replace
+from itertools import permutations
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from elf.cli.processes import environment
+from elf.cli.processes import Processes, environment
 from elf.errors import ElfError, UserError
+from lab.bench import wan_side
 from lab.bench.wan import MODES, Wan
-from lab.bench.wan_side import Found
+from lab.bench.wan_side import REGIONS, Fleet, Found, Wanted, joined, until
 from lab.wan.loopback import Loopback
 from lab.wan.proxy import PIECE_BYTES, Address, Link, Proxy
 from lab.wan.spaces import UNSHARE, check
+from tests.support.fleet import free_ports
 
 FOUND = Found(
     latencies_s=[2.0, 2.1, 4.0],
@@ -139,6 +144,30 @@ async def test_without_namespaces_a_process_is_in_the_region_that_it_was_put_int
         assert (await said((regions.address("us"), port), b"afar"))[0] == b"afar"
         assert (await said((regions.address("eu"), port), b"near"))[0] == b"near"
         assert (regions.sent("eu", "us"), regions.sent("us", "eu")) == (4, 4)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has all of 127.0.0.0/8")
+async def test_agents_of_other_regions_are_as_far_as_links_are_long(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, port in zip(("PORT", "HTTP_PORT"), free_ports(2), strict=True):
+        monkeypatch.setattr(wan_side, name, port)
+    regions, processes = Loopback(REGIONS, 0.15), Processes()
+    fleet = Fleet(regions, processes, tmp_path, Wanted("heads", 20, 1, 10, 0.2, 150, True))
+    trips: list[float | None] = []
+
+    async def measured() -> bool:
+        told: Any = (await client.sql("EXPLAIN ROUTES")).data
+        trips[:] = [one["rtt_s"] for one in told.get("links", ())]
+        return len(trips) == 6 and None not in trips
+
+    try:
+        async with joined(fleet) as client:
+            await until(measured)
+        assert min(trip for trip in trips if trip is not None) >= 0.3
+        assert all(regions.sent(a, b) > 0 for a, b in permutations(REGIONS, 2))
+    finally:
+        processes.stop()
 
 
 @pytest.fixture
