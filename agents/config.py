@@ -428,6 +428,11 @@ class ProtocolConfig:
         whole(0),
         "What is read at most to run the work of another agent again (streams.NAME.shared); 0: nothing is.",
     )
+    join_secs: float = setting(
+        300.0,
+        _SECS,
+        "How often a job that joins a table (JOIN TABLE) looks whether the rows of it are others by now.",
+    )
     cut_interval_secs: float = setting(
         5.0,
         _SECS,

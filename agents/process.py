@@ -551,6 +551,7 @@ def _node(
         eager=protocol.eager,
         copy_after_ms=ms_of(protocol.copy_after_secs),
         copies_bytes_max=protocol.copies_bytes_max,
+        renew_ms=ms_of(protocol.join_secs),
         pace=Pace() if config.cluster.balance else None,
         open=keyring.mode == "open",
         quotas=Quotas(**asdict(config.quotas)),

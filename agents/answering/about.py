@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from agents.answering.decided import last_decision
+from agents.answering.joining import as_of
 from agents.answering.moments import moment_of
 from elf.batch import decode
 from elf.job.catalog.assignments import TRIES
@@ -179,7 +180,7 @@ def described(table: Table) -> str:
     """A table that is joined: its name, file, columns, size and digest."""
     columns = ", ".join(column.name for column in table.columns)
     size = f"{table.rows:,} rows, {len(table.data):,} bytes"
-    return f"{table.name} of {table.file} ({columns}; {size}; {table.relation})"
+    return f"{table.name} of {as_of(table)} ({columns}; {size}; {table.relation})"
 
 
 def _emission(fragment: Fragment) -> str:

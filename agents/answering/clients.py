@@ -148,6 +148,11 @@ class Clients:
         """It is time to learn what a job that is led here costs: nobody's request either."""
         return self._begin("learning what a job costs", self.statements.learning.keep(spec, now_ms), now_ms)
 
+    def renew(self, spec: JobSpec, now_ms: int) -> list[Step]:
+        """It is time to see whether tables that a job joins have other rows; likewise."""
+        what = f"reading anew the rows of a table that job {spec.name} joins"
+        return self._begin(what, self.statements.renewed(spec), now_ms)
+
     def _begin(self, what: str, procedure: Procedure, now_ms: int) -> list[Step]:
         """``what``: for people, where it comes to nothing."""
         self._next_id += 1

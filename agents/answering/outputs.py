@@ -6,7 +6,7 @@ its job's master knows.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -22,7 +22,7 @@ from elf.job.catalog.log import CatalogLog
 from elf.job.messages.log import AddOutput, DropJobEntry
 from elf.job.output import ALERTED, OUTPUTS_MAX, TABLE, OutputSpec, is_allowed, kind_of, output_app, why_not
 from elf.job.spec import JobSpec
-from elf.job.tables import TABLES_MAX, begun, is_table, shards_of
+from elf.job.tables import TABLES_MAX, begun, is_table, joined_by, shards_of
 from elf.job.work import AlertWork, InspectWork, OutputWork, WorkStatus
 from elf.ql.alert import Alert
 from elf.ql.definition import Read
@@ -137,6 +137,7 @@ class Outputs:
             raise UserError(f"{spec.name} is {a} {other}, and no {noun}: DROP {other.upper()} {spec.name}")
         if spec.creator != asked.creator:
             raise UserError(f"{noun} {spec.name} is {spec.creator}'s, and only {spec.creator} may drop it")
+        self._unjoined([spec])
         author = yield from offload(partial(author_of, asked, statement))
         proposal = DropJobEntry(uid=spec.uid, author=author)
         yield from self._fleet.have_logged(proposal, lambda: self._log.is_dropped(spec.uid))
@@ -144,8 +145,20 @@ class Outputs:
             raise UserError(f"{noun} {spec.name} is not dropped: the voters of the log do not answer yet")
         return Reply(request=asked.request, text=f"{noun} {spec.name} dropped")
 
+    def _unjoined(self, tables: Iterable[OutputSpec]) -> None:
+        """Raises ``UserError`` where a job joins rows of a table that is to end."""
+        for one in filter(is_table, tables):
+            if jobs := joined_by(one, self._log.jobs()):
+                names, first = ", ".join(jobs), jobs[0]
+                raise UserError(
+                    f"table {one.name} is joined by {names} (JOIN TABLE): drop what joins it first, or have "
+                    f"it join a file (ALTER JOB {first} SET TABLE … FROM 'file')"
+                )
+
     def ending(self, job: JobSpec | None) -> str:
-        """What to add to the answer where a job ends, and so its outputs."""
+        """What to add to the answer where a job ends, and so its outputs. Raises ``UserError`` where another
+        one joins a table of it."""
+        self._unjoined(self._log.outputs(job.uid) if job is not None else ())
         names = ", ".join(one.name for one in self._log.outputs(job.uid)) if job is not None else ""
         return f"; its outputs have ended with it: {names}" if names else ""
 

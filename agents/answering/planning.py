@@ -15,6 +15,7 @@ import msgspec
 
 from agents.answering.asks import Ask, ToKey, offload
 from agents.answering.fleet import Fleet
+from agents.answering.joining import Joining, check_windows
 from agents.answering.masters import Masters
 from agents.answering.promising import Promising
 from agents.answering.sharing import Instead, Sharing
@@ -27,6 +28,7 @@ from elf.job.messages.groups import WhoIsThere
 from elf.job.messages.inquiries import StreamSeen
 from elf.job.rollup.rooted import event_time
 from elf.job.spec import JobSpec, range_topic
+from elf.job.tables import is_table
 from elf.ql.definition import Contents, Definition, Read, least
 from elf.ql.graphs import ABLE
 from elf.ql.graphs import NEEDS as GRAPH_NEEDS
@@ -45,10 +47,11 @@ if TYPE_CHECKING:  # sqlglot, as in agents.answering.statements
 class Planning:
     """At one agent."""
 
-    def __init__(self, log: CatalogLog, fleet: Fleet, masters: Masters) -> None:
+    def __init__(self, log: CatalogLog, fleet: Fleet, masters: Masters, joining: Joining) -> None:
         self._log = log
         self._fleet = fleet
         self._masters = masters
+        self._joining = joining
         self._sharing = Sharing(log, fleet.sample)
         self._promising = Promising(log, fleet)
         self.finite = False
@@ -70,6 +73,8 @@ class Planning:
         from elf.ql import planner, since, user_functions
 
         past_us = None if now_ms is None else since.moment_of(query, now_ms * 1000)
+        if not self.finite:
+            known = yield from self._joining.read(query, asked.creator, known)
         owns = self._owns(query, asked.creator)
         looked, jobs_read = None, dict[str, Read]()
         while looked is None:
@@ -104,6 +109,7 @@ class Planning:
             plan = yield from offload(partial(make, None))
         else:
             plan = yield from self._sharing.plan(make, instead)
+        check_windows(plan, tables)
         _check_lookups(plan, views)
         _check_graphs(plan, views)
         self._must_be_asked(plan)
@@ -185,6 +191,10 @@ class Planning:
             return streams
         for name in named:
             if name not in streams:
+                if any(is_table(one) and one.name == name for one in self._log.outputs()):
+                    raise UserError(
+                        f"{name} is a table, no stream: JOIN TABLE {name} joins its rows to those of one"
+                    )
                 raise UserError(f"there is no stream {name}; streams: {', '.join(streams) or 'none'}")
         return tuple(named)
 

@@ -34,6 +34,7 @@ from agents.answering.decided import decisions
 from agents.answering.explain import Explanations
 from agents.answering.filling import fill
 from agents.answering.fleet import Fleet
+from agents.answering.joining import Joining
 from agents.answering.keys import KeyRequests
 from agents.answering.latency import Latencies
 from agents.answering.learning import Learning
@@ -125,7 +126,9 @@ class Statements:
         self._fleet = fleet
         self._job_groups = job_groups
         self.masters = Masters(log, fleet)
-        self.planning = Planning(log, fleet, self.masters)
+        self._tables = Tables(log, fleet, self.masters, me.address, holds)
+        self._joining = Joining(self._tables)
+        self.planning = Planning(log, fleet, self.masters, self._joining)
         self.creators = Creators(log, quotas, self.budgets)
         self._changes = Changes(log, self.masters, self.planning, self.creators)
         self.scaling = Scaling(log, fleet, self.masters, self.planning, self.creators, self._changes)
@@ -139,7 +142,6 @@ class Statements:
         self._tapping = Tapping(log, fleet)
         self._tracing = Tracing(log, fleet, self.masters)
         self._outputs = Outputs(log, fleet, self.masters)
-        self._tables = Tables(log, fleet, self.masters, me.address, holds)
         self._aggregates = Aggregates(log, fleet, self.creators)
         self._once = Once(log)
         self._one_shots = 0
@@ -264,6 +266,12 @@ class Statements:
             case past.RowsOf():
                 return (yield from self._tracing.rows_of(asked, statement, now_ms))
 
+    def renewed(self, spec: JobSpec) -> Procedure:
+        """Of a job that is led here: the rows that it joins may be others now."""
+        wanted = yield from self._joining.renewed(spec)
+        asked = Execute(request=0, sql="", creator=spec.creator)
+        return Reply(request=0) if wanted is None else (yield from self._changes.ask(asked, spec, wanted))
+
     def _found_job(
         self,
         name: str,
@@ -314,7 +322,7 @@ class Statements:
 
     def _create(self, asked: Execute, statement: statements.CreateJob, now_ms: int) -> Procedure:
         before = self._log.find_job(statement.name, asked.creator) if statement.replace else None
-        over = self._outputs.ending(before)
+        over = self._outputs.ending(before if before is None or before.creator == asked.creator else None)
         facts = yield from self._found_job(
             statement.name,
             asked,

@@ -44,6 +44,7 @@ from elf.job.tables import (
     heir_of,
     is_shard,
     is_table,
+    joined_by,
     shard_place,
     shards_of,
     why_no_table,
@@ -104,7 +105,7 @@ class Tables:
 
     def select(self, asked: Execute, statement: TableSelect) -> Procedure:
         spec = self.find(statement.name, asked.creator)
-        found = yield from self._gathered(spec, statement.equals, anywhere=statement.anywhere)
+        found = yield from self.gathered(spec, statement.equals, anywhere=statement.anywhere)
         last = merged(found)
         rows = tuple(one.rows for one in found if one.rows)
         if not rows:
@@ -118,7 +119,14 @@ class Tables:
         payload = answer.portions[-1] if answer.portions else b""
         return _reply(asked, _told(answer.rows, spec, last), last, found, payload)
 
-    def _gathered(self, spec: OutputSpec, equals: tuple[Asked, ...], *, anywhere: bool) -> _Rows:
+    def lasting(self, app: str, called: str) -> OutputSpec:
+        """The table whose uid begins with ``app``, whatever its key is by now. Raises ``UserError``."""
+        found = next((one for one in self._log.outputs() if is_table(one) and one.app.hex() == app), None)
+        if found is None:
+            raise UserError(f"there is no {called} any more: its rows stay as they are")
+        return found
+
+    def gathered(self, spec: OutputSpec, equals: tuple[Asked, ...] = (), *, anywhere: bool = True) -> _Rows:
         """The rows of a key, or all, in portions, each of one moment of its own."""
         size = 0
         columns = {name.lower() for name in grouped_by(self._job(spec).plan)}
@@ -382,6 +390,7 @@ class Tables:
             "shards": self._shards(spec, some),
             "columns": ", ".join(f"{field.name} {field.type}" for field in schema),
             "retained": f"{retain / 60_000_000:g} minutes" if retain else "for ever",
+            "joined by": ", ".join(joined_by(spec, self._log.jobs())) or "no job",
             "leader": "" if job is None else self._fleet.named(self._masters.leader(job)),
             **_facts(one),
         }

@@ -117,6 +117,8 @@ class NodeSettings:
     """Of jobs that move by themselves; None: none does."""
     open: bool = False
     """Whether anybody may say anything to it, which whoever asks for the members is told."""
+    renew_ms: int = 300_000
+    """After so long the leader of a job looks whether rows of tables that it joins are others."""
     quotas: Quotas = field(default_factory=Quotas)
     budgets: Budgets = field(default_factory=Budgets)
 

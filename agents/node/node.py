@@ -232,6 +232,7 @@ class Node:
         self._restored = restored
         self._ring_ready = False
         self._look_ms = 0
+        self._renew_ms = settings.renew_ms
         self._waits_ms: int | None = None
         """When the parts beside the overlay want a tick; None: some of them may want another one by now."""
         self.multicasts_missed = 0
@@ -379,6 +380,8 @@ class Node:
             found.extend(self._balance(now_ms))
             if self._ring_ready and (spec := self.job_groups.to_learn(now_ms)) is not None:
                 found.extend(self.clients.learn(spec, now_ms))
+            if self._ring_ready and (spec := self.job_groups.to_renew(now_ms, self._renew_ms)) is not None:
+                found.extend(self.clients.renew(spec, now_ms))
             self.clients.statements.creators.look(lambda: self.sender.spent() | self.programs.spent(), now_ms)
             found.extend(self.lending.look(self._working.installed, self.programs.spent(), now_ms))
             found.extend(self.lending.remember(now_ms))

@@ -29,6 +29,8 @@ from elf.job.catalog.log import CatalogLog, decode_entry
 from elf.job.output import OutputSpec
 from elf.job.spec import JobSpec
 from elf.job.tables import is_table
+from elf.ql.files import with_file
+from elf.ql.statements import parse_query
 from elf.security.files import write
 from elf.wire.clients import ONE_SHOT_PREFIX
 
@@ -152,7 +154,12 @@ def _job(spec: JobSpec, found: Backup) -> Iterator[str]:
         data = io.BytesIO()
         pq.write_table(decode(table.data), data)
         path = found.file(f"{Path(table.file.partition(':')[0]).stem}.parquet", data.getvalue())
-        sql = sql.replace(_text(table.file), _text(path))
+        if table.moment is None:
+            sql = sql.replace(_text(table.file), _text(path))
+            continue
+        query = parse_query(sql)
+        sql = sql if query is None else with_file(query, table.name, path).sql
+        found.later.append(f"ALTER JOB {_name(spec.name)} SET TABLE {_name(table.name)} FROM {table.file};")
     yield f"CREATE JOB {_name(spec.name)} AS {sql}; -- {_one_line(spec.creator)}"
     for function in definition.functions:
         path = found.file(function.filename, function.text.encode())

@@ -27,6 +27,7 @@ import msgspec
 from elf.fields import Count, GroupUid, JobUid, Label, Length, Micros, Place, Serial, Trees
 from elf.job.commits import WindowCommit
 from elf.job.output import TABLE, OutputSpec
+from elf.job.spec import JobSpec
 from elf.ql.fuel import KEYS_MAX
 from elf.ql.plan import Plan
 from elf.wire.base import Request
@@ -371,6 +372,22 @@ def grouped_by(plan: Plan) -> tuple[str, ...]:
 
 def is_table(spec: OutputSpec) -> bool:
     return spec.kind == TABLE
+
+
+def joins_tables(job: JobSpec) -> bool:
+    """Whether a job joins rows of tables of jobs."""
+    return any(one.moment is not None for one in job.definition.tables)
+
+
+def joined_by(table: OutputSpec, jobs: Iterable[JobSpec]) -> list[str]:
+    """The other jobs that join its rows, by name; a SELECT ends with who reads it."""
+    app = table.app.hex()
+    return [
+        job.name
+        for job in jobs
+        if job.replicated and job.uid != table.job
+        if any(one.moment is not None and one.moment.table == app for one in job.definition.tables)
+    ]
 
 
 TABLE_MESSAGES: Final = (ReadTable, ReadShard, CopyShard)

@@ -54,15 +54,17 @@ CLAUSES: Final[tuple[Entry, ...]] = (
            "windows beside each other, in each window (LEFT keeps those of the first job without a match). "
            "elf run creates the jobs first: CREATE JOB a AS …; SELECT … FROM JOB a.",
            "SELECT COUNT(*) FROM *"),
-    Clause("JOIN", "[LEFT] JOIN 'file' [AS name] ON condition | USING (column, …)",
+    Clause("JOIN", "[LEFT] JOIN 'file' | TABLE name [AS name] ON condition | USING (column, …)",
            "Each row beside those of a table that match; LEFT keeps rows without a match. The file (.csv, "
            ".tsv, .json, .parquet or SQLite, there with 'shop.db:table') is read where the query is sent "
            "from, with its first line as names if it is a CSV, and goes with the job: 256 KiB of what is "
-           "needed of it, compressed. ALTER JOB j SET TABLE name FROM 'file' takes a new one. A name before "
-           "a column (the file's without its ending, or that of AS) tells columns of one name apart.",
+           "needed of it, compressed. ALTER JOB j SET TABLE name FROM 'file' takes a new one. TABLE: the "
+           "rows of a job's table, in a fleet; they are read again while the job runs, and all rows of a "
+           "window meet the same. A name before a column (the file's without its ending, or that "
+           "of AS) tells columns of one name apart.",
            "SELECT s.kind, COUNT(*) AS hits FROM log LEFT JOIN 'examples/statuses.csv' AS s "
            "ON sc_status = s.status GROUP BY s.kind"),
-    Clause("IN (SELECT …)", "WHERE x [NOT] IN (SELECT column FROM 'file' [AS name])",
+    Clause("IN (SELECT …)", "WHERE x [NOT] IN (SELECT column FROM 'file' | TABLE name [AS name])",
            "Whether x is among the values of a column of a table, which goes with the job as with JOIN; rows "
            "stay single however often a value is there. Unknown, as in SQL, where it is not found and x or a "
            "value of the table is NULL. Of a stream or a job there is no such list: write HAVING COUNT(*) "

@@ -11,6 +11,7 @@ from msgspec import Struct, field
 from sqlglot import TokenType
 
 from elf.fields import TREES_MAX
+from elf.ql.source import TABLE_OF
 
 if TYPE_CHECKING:  # they are read by its parser
     from elf.ql.statements import Query, Words
@@ -21,8 +22,9 @@ PREVIEW_MAX: Final = 100
 
 class AlterJob(Struct, frozen=True):
     """``ALTER JOB name AS SELECT …``, ``… SET parameter = constant, …``, ``… SET FUNCTION map FROM 'a.py'``
-    (or ``reduce``, ``final``), ``… DROP FUNCTION map``, ``… SET TABLE products FROM 'products.csv'`` or ``…
-    TREES 4``, each with ``[RESET] [IMMEDIATELY]``. What it names is there, the rest empty.
+    (or ``reduce``, ``final``), ``… DROP FUNCTION map``, ``… SET TABLE products FROM 'products.csv'`` (or
+    ``FROM TABLE product``) or ``… TREES 4``, each with ``[RESET] [IMMEDIATELY]``. What it names is there, the
+    rest empty.
     """
 
     sql: str
@@ -33,7 +35,8 @@ class AlterJob(Struct, frozen=True):
     function: tuple[str, str] | None = None
     """Its kind, and the file that it is in: none to drop it."""
     table: tuple[str, str] | None = None
-    """Its name in the query, and the file with its new contents."""
+    """Its name in the query, and the file with its new contents, or the table of a job
+    (``elf.ql.rules_joins.file_of``)."""
     trees: int | None = None
     reset: bool = False
     immediately: bool = False
@@ -135,7 +138,7 @@ def _read_alter(words: Words) -> AlterJob | MoveJob | ScaleJob:
     elif words.next_is("TABLE"):
         called = words.name("what the query calls the table")
         words.expect("FROM")
-        table = called, words.string("a file in quotes ('products.csv')")
+        table = called, _contents(words)
     else:
         kind = _function(words)
         words.expect("FROM")
@@ -143,6 +146,13 @@ def _read_alter(words: Words) -> AlterJob | MoveJob | ScaleJob:
     if query is None:
         words.end()
     return AlterJob(sql, name, query, settings, function, table, trees, "RESET" in how, "IMMEDIATELY" in how)
+
+
+def _contents(words: Words) -> str:
+    """What stands after SET TABLE … FROM."""
+    if words.next_is("TABLE"):
+        return TABLE_OF + words.name("the table's name")
+    return words.string("a file in quotes ('products.csv'), or TABLE and the name of one")
 
 
 def _scale(words: Words) -> tuple[int, tuple[int, int] | None]:

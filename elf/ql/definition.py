@@ -21,7 +21,7 @@ from elf.errors import ElfBug, QueryError, UserError
 from elf.fields import Label, Length, Micros, Statement, replace
 from elf.ql.memo import Made, once
 from elf.ql.own import OwnAggregate, owns_of
-from elf.ql.plan import Fragment, Function, Plan, Table
+from elf.ql.plan import Fragment, Function, Plan, Table, TableMoment
 from elf.ql.promises import Chosen
 from elf.schema import LABELS, Column, Schema
 from elf.windows import Kind
@@ -39,22 +39,23 @@ TABLE_BYTES_MAX: Final = 1 << 20
 
 class Contents(msgspec.Struct, frozen=True, array_like=True):
     """A table that a query joins: what the query calls it, the file that it was read from, and an Arrow table
-    (``elf.batch``)."""
+    (``elf.batch``). ``moment``: of rows of a table of a job."""
 
     name: Label
     file: Label
     data: bytes
+    moment: TableMoment | None = None
 
     @classmethod
     def of(cls, table: Table) -> Contents:
-        return cls(table.name, table.file, table.data)
+        return cls(table.name, table.file, table.data, table.moment)
 
     @property
     def table(self) -> Table:
         """Raises ``UserError``."""
         from elf.ql.tables import table_of
 
-        return replace(table_of(self.file, self.data), name=self.name)
+        return replace(table_of(self.file, self.data), name=self.name, moment=self.moment)
 
 
 class Read(msgspec.Struct, frozen=True, array_like=True):

@@ -2,11 +2,11 @@
 
 What it adds to sqlglot's own SQL: ``FROM *``, ``==``, ``~``, back-quoted names beside double-quoted ones,
 ``SORT BY`` (it is ``ORDER BY``), ``WINDOWING …, …``, ``LATENESS …``, ``WITHIN …``, ``EMIT …``,
-``PRIORITY …``, ``STRAGGLERS …``, ``FROM LATE job``, ``FROM JOB name``, ``FROM stream ON …``, ``SAMPLE …``,
-``WITH GRAPH …``, ``TREES …``, ``APPROXIMATE``, ``SINCE …`` and ksqlDB's
-``WINDOW TUMBLING | HOPPING | SESSION (…)``. Every
-function call except the few with a grammar of their own (CAST, EXTRACT, …) parses as ``exp.Anonymous``:
-``elf.ql.functions`` decides which functions exist, not the grammar.
+``PRIORITY …``, ``STRAGGLERS …``, ``FROM LATE job``, ``FROM JOB name``, ``JOIN TABLE name``,
+``FROM stream ON …``, ``SAMPLE …``, ``WITH GRAPH …``, ``TREES …``, ``APPROXIMATE``, ``SINCE …`` and ksqlDB's
+``WINDOW TUMBLING | HOPPING | SESSION (…)``. Every function call except the few with a grammar of their own
+(CAST, EXTRACT, …) parses as ``exp.Anonymous``: ``elf.ql.functions`` decides which functions exist, not the
+grammar.
 
 It never resolves a name or checks a type. A syntax error is a ``ParseError`` with the offset of its token.
 """
@@ -452,7 +452,8 @@ class ElfParser(Parser):
         consume_pipe: bool = False,
     ) -> exp.Expr | None:
         """``*`` stands where a table may: every stream. ``LATE job``, ``LATE(job)``: its late rows. ``JOB
-        name``: the rows of its windows. A text is the name of a file, whose place is kept."""
+        name``: the rows of its windows. ``TABLE name``: those of a table. A text is the name of a file. The
+        places of both are kept."""
         if self._match(TokenType.STAR):
             return self.expression(exp.Table(this=exp.Star()), self._prev)
         start = self._curr
@@ -464,6 +465,12 @@ class ElfParser(Parser):
             job.meta["job"] = True
             job.set("alias", self._parse_table_alias())
             return job.update_positions(start)
+        if self._before_name("TABLE"):
+            self._advance()
+            keyed = self.expression(exp.Table(this=self._parse_id_var()), start)
+            keyed.meta.update({"table": True, "file": (start.start, self._prev.end + 1)})
+            keyed.set("alias", self._parse_table_alias())
+            return keyed.update_positions(start)
         table = super()._parse_table(
             schema, joins, alias_tokens, parse_bracket, is_db_reference, parse_partition, consume_pipe
         )
@@ -487,7 +494,7 @@ class ElfParser(Parser):
         return join
 
     def _before_name(self, word: str) -> bool:
-        """Whether ``LATE`` or ``JOB`` stands before a name; a stream may have either name too."""
+        """Whether ``LATE``, ``JOB`` or ``TABLE`` stands before a name; a stream may have any of them too."""
         if not self._curr or not self._next or self._curr.text.upper() != word:
             return False
         named = self._next.token_type in {TokenType.VAR, TokenType.IDENTIFIER, *self.TABLE_ALIAS_TOKENS}

@@ -1,4 +1,4 @@
-"""The files that a query names, and their contents."""
+"""The files, and the tables of jobs, that a query names, and their contents."""
 
 from __future__ import annotations
 
@@ -10,25 +10,35 @@ from elf.errors import ElfBug, UserError
 from elf.fields import replace
 from elf.ql.fuel import fuelled
 from elf.ql.plan import Plan, Table
-from elf.ql.rules_joins import is_file, name_of
-from elf.ql.source import JOB
+from elf.ql.rules_joins import file_of, is_file, name_of, shown
+from elf.ql.source import JOB, TABLE_OF
 from elf.ql.statements import Query, parse_query
 from elf.ql.tables import SENT_BYTES_MAX, table_of
 from elf.ql.templates import text_literal
 
 
 def files_of(query: Query) -> dict[str, str]:
-    """The files that a query joins, by their names in it, in lower case. Raises ``QueryError``."""
+    """The files and tables that a query joins (``file_of``), by their names in it, in lower case. Raises
+    ``QueryError``."""
     tables = [
         one for one in query.tree.find_all(exp.Table, bfs=False) if _is_joined(one) and not _of_job(one)
     ]
     found: dict[str, exp.Table] = {}
     for table in tables:
         first = found.setdefault(name_of(query.source, table).lower(), table)
-        if first is not table and (first.name != table.name or _is_asked(first) or _is_asked(table)):
+        if first is not table and (file_of(first) != file_of(table) or _is_asked(first) or _is_asked(table)):
             name = name_of(query.source, table)
-            raise query.source.at(table, f"{name} stands for '{first.name}' already; name it with AS")
-    return {name: table.name for name, table in found.items()}
+            raise query.source.at(table, f"{name} stands for {shown(first)} already; name it with AS")
+    return {name: file_of(table) for name, table in found.items()}
+
+
+def tables_asked(query: Query) -> dict[str, str]:
+    """The tables of jobs among these: their names, by those in the query. Raises ``QueryError``."""
+    return {
+        name: file.removeprefix(TABLE_OF)
+        for name, file in files_of(query).items()
+        if file.startswith(TABLE_OF)
+    }
 
 
 def _is_joined(table: exp.Table) -> bool:
@@ -66,6 +76,10 @@ def tables_of(
         for name, file in files_of(query).items():
             if name not in found and file in contents:
                 found[name] = table_of(file, contents[file])
+            if name not in found and file.startswith(TABLE_OF):
+                raise UserError(
+                    f"JOIN {file} is for the streams of a fleet, which keeps the table: here a file is joined"
+                )
             if name not in found:
                 raise UserError(
                     f"the contents of '{file}' did not come with the statement: this client sends none"
@@ -84,7 +98,7 @@ def tables_in(query: Query, plan: Plan) -> dict[str, Table]:
 
 
 def with_file(query: Query, name: str, file: str) -> Query:
-    """The query with another file for the table of that name."""
+    """The query with another file, or table of a job, for the table of that name."""
     source = query.source
     table = next(
         table
@@ -92,7 +106,8 @@ def with_file(query: Query, name: str, file: str) -> Query:
         if is_file(table) and name_of(source, table).lower() == name.lower()
     )
     start, end = table.meta["file"]
-    quoted = text_literal(file, "duckdb")
+    of_job = file.startswith(TABLE_OF)
+    quoted = f'TABLE "{file.removeprefix(TABLE_OF)}"' if of_job else text_literal(file, "duckdb")
     named = "" if table.alias else f" AS {name_of(source, table)}"
     found = parse_query(source.text[:start] + quoted + named + source.text[end:])
     if found is None:

@@ -25,7 +25,7 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct
 
 from elf.aggregates import State
-from elf.fields import Code, Label, replace
+from elf.fields import Code, Label, Micros, Serial, replace
 from elf.fields import Count as Rows
 from elf.ql.graphs import GraphStep
 from elf.ql.own import OwnAggregate
@@ -127,6 +127,16 @@ class RangeStage:
     """What people call the range keys."""
 
 
+class TableMoment(Struct, frozen=True, array_like=True):
+    """Where the rows of a table of a job stood when they were read. ``table``: what the uids of all tables of
+    that name and creator begin with; ``number``: of the last result of the job that is in them, in the
+    portion or shard that was furthest behind; ``as_of_us``: the end of the newest window in that."""
+
+    table: Label
+    number: Serial
+    as_of_us: Micros | None = None
+
+
 @dataclass(frozen=True)
 class Table:
     """A table that is joined to a stream, with its contents: it travels in the fragment.
@@ -143,6 +153,8 @@ class Table:
     rows: int = field(default=0, compare=False)
     digest: str = ""
     """Names the contents."""
+    moment: TableMoment | None = field(default=None, compare=False)
+    """Of rows of a table of a job, which its leader reads anew."""
 
     @property
     def relation(self) -> str:

@@ -97,7 +97,11 @@ def read_from(draft: Draft) -> Draft:
         raise draft.source.at(table, "a function in FROM is not supported: name a stream there, or *")
     if is_file(table):
         raise draft.source.at(
-            table, f"a file is joined to a stream: FROM stream JOIN '{table.name}' AS p ON …"
+            table,
+            f"a table of a job is read alone (FROM {table.name}), or joined to a stream: FROM stream JOIN "
+            f"TABLE {table.name} AS p ON …"
+            if table.meta.get("table")
+            else f"a file is joined to a stream: FROM stream JOIN '{table.name}' AS p ON …",
         )
     if table.args.get("db"):
         raise draft.source.at(table, "a stream's name has no dots; quote it if it does")

@@ -12,7 +12,7 @@ from elf.fields import replace
 from elf.ql.draft import Draft
 from elf.ql.expressions import Ref, conjuncts, walk
 from elf.ql.rules_streams import check_stream_join, is_stream, other_stream
-from elf.ql.source import Source, did_you_mean, start_of
+from elf.ql.source import TABLE_OF, Source, did_you_mean, start_of
 from elf.ql.tables import Joined
 
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -25,8 +25,18 @@ def is_comma(join: exp.Join) -> bool:
 
 
 def is_file(table: exp.Expr) -> bool:
-    """Whether a text stands where a stream's name might."""
+    """Whether a file, or a table of a job, stands where a stream's name might: its rows go with the query."""
     return isinstance(table, exp.Table) and "file" in table.meta
+
+
+def file_of(table: exp.Table) -> str:
+    """The file; of a table of a job ``TABLE`` and its name, which no file has."""
+    return f"{TABLE_OF}{table.name}" if table.meta.get("table") else str(table.name)
+
+
+def shown(table: exp.Table) -> str:
+    """A file or table as it stands in a query."""
+    return file_of(table) if table.meta.get("table") else f"'{table.name}'"
 
 
 def name_of(source: Source, table: exp.Table) -> str:
@@ -102,7 +112,7 @@ def _beside(draft: Draft, join: exp.Join) -> Joined:
     name = name_of(source, table)
     found = draft.tables.get(name.lower())
     if found is None:
-        raise source.at(table, f"the contents of '{table.name}' are not here: a table cannot be joined here")
+        raise source.at(table, f"the contents of {shown(table)} are not here: a table cannot be joined here")
     return Joined(name, "", found)
 
 

@@ -14,7 +14,7 @@ from elf.ql.bind_operators import comparable
 from elf.ql.draft import Draft
 from elf.ql.expressions import TRUE, Call, Constant, Ref
 from elf.ql.kinds import become
-from elf.ql.rules_joins import is_file, name_of
+from elf.ql.rules_joins import is_file, name_of, shown
 from elf.ql.tables import Joined, distinct_of
 
 _FALSE = Constant(False, "boolean")
@@ -39,7 +39,7 @@ def _read(draft: Draft, node: exp.In) -> Draft:
         raise source.at(node, f"IN (SELECT …) is a condition on {what}")
     contents = draft.tables.get(name_of(source, table).lower())
     if contents is None:
-        raise source.at(table, f"the contents of '{table.name}' are not here")
+        raise source.at(table, f"the contents of {shown(table)} are not here")
     joined = Joined("", f"t{len(draft.joins)}", contents)
     found = joined.find(column.name)
     if found is None:
@@ -47,7 +47,7 @@ def _read(draft: Draft, node: exp.In) -> Draft:
         raise source.at(column, f'{table.name} has no column "{column.name}"; columns: {names}')
     scope = draft.scope("WHERE", aggregates=False)
     value = scope.bind(node.this)
-    if not contents.rows:
+    if not contents.rows and contents.moment is None:  # rows of a job's table come later
         return replace(draft, members={**draft.members, id(node): _FALSE})
     there = Ref(found.name, found.type, 0, joined.place)
     left, right = comparable(node.this, value, column, there, scope)
@@ -55,7 +55,7 @@ def _read(draft: Draft, node: exp.In) -> Draft:
     there = replace(there, kind=values.columns[0].type)
     equal = Call("=", (left, become(there, right.kind)), "boolean")
     inside = Call("not", (Call("is_null", (there,), "boolean"),), "boolean")
-    unknown = TRUE if has_null else Call("is_null", (value,), "boolean")
+    unknown = TRUE if has_null else Call("is_null", (value,), "boolean") if contents.rows else _FALSE
     told = Call("case", (inside, TRUE, unknown, _UNKNOWN, _FALSE), "boolean")
     new = replace(joined, table=values, left=True, on=(equal,))
     return replace(draft, joins=(*draft.joins, new), members={**draft.members, id(node): told})
@@ -69,11 +69,11 @@ def _asked(draft: Draft, node: exp.In, select: exp.Expr) -> tuple[exp.Table, exp
         raise source.at(
             node,
             "IN (SELECT …) of a stream would need all its rows: it takes a column of a file, as in "
-            "IN (SELECT ip FROM 'blocked.csv'). For groups write HAVING COUNT(*) FILTER (WHERE …) > 0; for "
-            "rows of two streams, JOIN",
+            "IN (SELECT ip FROM 'blocked.csv'), or of a table (FROM TABLE blocked). For groups write HAVING "
+            "COUNT(*) FILTER (WHERE …) > 0; for rows of two streams, JOIN",
         )
     said = {part for part, value in select.args.items() if value} - {"expressions", "from_", "distinct"}
     column = select.expressions[0] if len(select.expressions) == 1 else None
     if said or not isinstance(column, exp.Column):
-        raise source.at(node, f"IN (SELECT …) takes one column of '{table.name}', and no clause behind it")
+        raise source.at(node, f"IN (SELECT …) takes one column of {shown(table)}, and no clause behind it")
     return table, column

@@ -134,6 +134,8 @@ def test_what_only_the_master_does_needs_no_new_flow_and_can_be_rolled_back() ->
     assert answered(world) == "nothing changes: that is what version 2 does"
     reconfigure(world, spec, "rollback", version=7)
     assert answered(world) == "there is no version 7 to go back to; versions: 1, 2"
+    reconfigure(world, spec, "alter", plan(2), version=1)
+    assert answered(world) == "it has changed meanwhile"
     world.run(6_000)
     reconfigure(world, spec, "rollback", version=1, immediately=True)
     assert answered(world) == ""

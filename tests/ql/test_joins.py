@@ -13,7 +13,8 @@ import pytest
 from elf.batch import decode, encode
 from elf.errors import QueryError, UserError
 from elf.job.spec import flow_uid
-from elf.ql.files import files_of, tables_of, with_file
+from elf.ql.changes import AlterJob
+from elf.ql.files import files_of, tables_asked, tables_of, with_file
 from elf.ql.plan import Fragment, Function, Plan
 from elf.ql.planner import plan, plan_streams
 from elf.ql.statements import Query, Select, joined_files, parse
@@ -161,6 +162,26 @@ def test_several_streams_are_joined_with_one_table() -> None:
     assert first.tables == second.tables
     assert "CAST(NULL AS BIGINT)" in second.map_sql
     assert "CAST(NULL AS BIGINT)" not in first.map_sql
+
+
+def test_a_table_of_a_job_is_named_like_a_file_and_is_none() -> None:
+    asked = query(
+        "SELECT c.n, COUNT(*) FROM x JOIN TABLE client AS c USING (store) "
+        "WHERE store NOT IN (SELECT store FROM TABLE gone) GROUP BY c.n"
+    )
+    assert files_of(asked) == {"c": "TABLE client", "gone": "TABLE gone"}
+    assert tables_asked(asked) == {"c": "client", "gone": "gone"}
+    assert joined_files(asked.sql) == ()
+    changed = with_file(with_file(asked, "C", "c.csv"), "gone", "TABLE left")
+    assert files_of(changed) == {"c": "c.csv", "gone": "TABLE left"}
+    assert files_of(with_file(changed, "gone", "TABLE left")) == files_of(changed)
+    with pytest.raises(
+        UserError, match="JOIN TABLE client is for the streams of a fleet, which keeps the table"
+    ):
+        tables_of(asked, {})
+    (statement,) = parse("ALTER JOB j SET TABLE c FROM TABLE client RESET")
+    assert isinstance(statement, AlterJob)
+    assert (statement.table, statement.reset) == (("c", "TABLE client"), True)
 
 
 def test_the_files_of_a_text_are_found_in_its_tokens() -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import msgspec
+import pyarrow as pa
 import pytest
 
 from agents.answering.once import Once
+from elf.batch import encode as packed
 from elf.errors import UserError
 from elf.fields import replace
 from elf.job.catalog.admission import entry_for, grow
@@ -34,8 +36,8 @@ from elf.job.messages.log import (
 from elf.job.output import OutputSpec
 from elf.job.program.spec import ProgramSpec
 from elf.job.spec import JobSpec, app_id
-from elf.ql.definition import Definition
-from elf.ql.plan import Function
+from elf.ql.definition import Contents, Definition
+from elf.ql.plan import Function, TableMoment
 from elf.ql.signed import least, outcome
 from elf.ql.statements import parse
 from elf.security.authored import SUBMIT, Authorship, digests_of
@@ -61,10 +63,11 @@ def job(
     sql: str = QUERY,
     code: str = "",
     generation: int = 1,
+    tables: tuple[Contents, ...] = (),
 ) -> JobSpec:
     functions = (Function("map", code, "f.py"),) if code else ()
     stream = "t" if "FROM t" in sql else "s"
-    definition = Definition(sql, ((stream, SCHEMA),), functions=functions)
+    definition = Definition(sql, ((stream, SCHEMA),), tables, functions=functions)
     spec = JobSpec(name, creator, 1, definition, master="m:1", authors=authors)
     return spec.with_flows(proposed(spec, app_id(name, creator), "m:1"))
 
@@ -435,6 +438,46 @@ def test_a_job_gets_other_trees_unsigned_only_where_the_log_wants_just_these() -
     assert (
         forbidden(log, "other:1", "m:1", late, 5_000) == "the leader of the voters says so, and nobody else"
     )
+
+
+def test_the_leader_of_a_job_gives_it_other_rows_of_a_table_unsigned_and_nothing_else() -> None:
+    text = "SELECT c.k, SUM(n) AS n FROM s JOIN {} AS c ON host = c.h GROUP BY c.k WINDOWING 1 SECONDS"
+    of_job, of_file = text.format("TABLE client"), text.format("'client.csv'")
+
+    def joins(host: str, moment: TableMoment | None, file: str = "TABLE client") -> tuple[Contents, ...]:
+        data = packed(pa.table({"h": pa.array([host]), "k": pa.array([1])}), small=True)
+        return (Contents("c", file, data, moment),)
+
+    def asked(sql: str, had: tuple[Contents, ...], new: tuple[Contents, ...], **changes: object) -> str:
+        log, create = log_with(), said(f"CREATE JOB busy AS {sql}")
+        spec = job(create, sql=sql, tables=had)
+        grow(log, AddJob(spec=spec))
+        known = log.job(spec.uid)
+        assert known is not None
+        definition = replace(known.definition, tables=new)
+        facts = {"verb": "alter", "definition": definition, "authors": (create,), "by_itself": True} | changes
+        request = ReconfigureJob(id=1, origin="m:1", uid=spec.uid, verb="alter")
+        return refused_change(log, replace(request, **facts), known, 5_000)
+
+    early, late = TableMoment("app", 3), TableMoment("app", 4)
+    had, new = joins("a", early), joins("b", late)
+    assert asked(of_job, had, new) == ""
+    other = replace(new[0], file="f.csv"), replace(new[0], moment=None)
+    for wrong in (*((one,) for one in other), joins("b", TableMoment("other", 4))):
+        assert asked(of_job, had, wrong) == "nobody has signed it", wrong
+    assert (
+        asked(of_job, had, new, reset=True) == asked(of_job, had, new, authors=()) == "nobody has signed it"
+    )
+    whole = job(sql=of_job.replace("SUM", "MAX"), tables=new).definition
+    assert asked(of_job, had, new, definition=whole) == "nobody has signed it"
+    assert (
+        asked(of_job, had, new, verb="pause")
+        == asked(of_job, had, new, scale=(1, 2))
+        == "nobody has signed it"
+    )
+    assert asked(of_job, had, new, origin="other:1") == "nobody has signed it"
+    file = joins("a", None, "client.csv")
+    assert asked(of_file, file, joins("b", None, "client.csv")) == "nobody has signed it"
 
 
 def test_a_version_goes_on_when_its_author_has_another_key_and_ends_when_that_was_revoked() -> None:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from elf.fields import replace
 from elf.job.catalog.assignments import DECIDED_MS
 from elf.job.catalog.bootstrap import bootstrap_of
 from elf.job.catalog.log import CatalogLog
@@ -23,6 +24,7 @@ from elf.job.messages.inquiries import NotifyJob
 from elf.job.messages.log import DropJobEntry, TreesDecided
 from elf.job.messages.rollup import Broadcast
 from elf.job.spec import JobSpec, app_id
+from elf.ql.definition import Contents
 from elf.security.authored import SUBMIT, Authorship, Taken, stale
 from elf.wire.clients import ONE_SHOT_PREFIX, Call, FillOptions, signed_part
 
@@ -55,11 +57,16 @@ def refused_change(log: CatalogLog, asked: Asked, spec: JobSpec, now_ms: int) ->
     """The same, however often it was said."""
     if log.roster is None or (isinstance(asked, DropJob) and spec.name.startswith(ONE_SHOT_PREFIX)):
         return ""
-    if isinstance(asked, ReconfigureJob) and asked.author is None and _is_decided(log, asked, spec, now_ms):
+    if isinstance(asked, ReconfigureJob) and asked.author is None and _is_by_itself(log, asked, spec, now_ms):
         return ""
     author, named = asked.author, (spec.uid, spec.name, spec.creator)
     why = _refused(log, author, named, lambda statement: _means(statement, asked))
     return why or ("" if author is None else stale(author.authored, now_ms / 1_000))
+
+
+def _is_by_itself(log: CatalogLog, asked: ReconfigureJob, spec: JobSpec, now_ms: int) -> bool:
+    """Whether a job may change so without a person."""
+    return _is_decided(log, asked, spec, now_ms) or _is_renewed(log, asked, spec)
 
 
 def _is_decided(log: CatalogLog, asked: ReconfigureJob, spec: JobSpec, now_ms: int) -> bool:
@@ -71,6 +78,31 @@ def _is_decided(log: CatalogLog, asked: ReconfigureJob, spec: JobSpec, now_ms: i
     same = asked.verb == "alter" and (asked.authors, asked.scale) == (spec.authors, spec.scale)
     trees = 0 if asked.definition is None else asked.definition.plan.trees
     return same and trees == last.trees and not asked.reset and not asked.immediately
+
+
+def _is_renewed(log: CatalogLog, asked: ReconfigureJob, spec: JobSpec) -> bool:
+    """Whether the leader of a job's group wants it to have other rows of the tables that it joins (protocol
+    7.17): all else stays as it was signed."""
+    new, had = asked.definition, spec.definition.from_now()
+    if new is None or asked.verb != "alter" or asked.origin != log.leader(spec.uid):
+        return False
+    same = (asked.authors, asked.scale, asked.reset, asked.immediately) == (
+        spec.authors,
+        spec.scale,
+        False,
+        False,
+    )
+    return same and replace(new, tables=()) == replace(had, tables=()) and _are_later(new.tables, had.tables)
+
+
+def _are_later(new: tuple[Contents, ...], had: tuple[Contents, ...]) -> bool:
+    """Whether tables are the same but for rows of tables of jobs."""
+    rows = [(one, replace(one, data=b"", moment=None)) for one in (*new, *had)]
+    same = [plain for _, plain in rows[: len(new)]] == [plain for _, plain in rows[len(new) :]]
+    return same and all(
+        one == old if old.moment is None else one.moment is not None and one.moment.table == old.moment.table
+        for one, old in zip(new, had, strict=True)
+    )
 
 
 def refused_fill(log: CatalogLog, asked: FillHistory, spec: JobSpec, now_ms: int) -> str:

@@ -26,7 +26,7 @@ from elf.job.promised import Kept, is_kept, is_promised, promised_ends
 from elf.job.rollup.panes import PRUNE_MS
 from elf.job.rollup.rooted import event_time
 from elf.job.spec import END_OF_TIME, START_OF_TIME
-from elf.job.tables import StoredTable
+from elf.job.tables import StoredTable, joins_tables
 from elf.job.work import EstimateWork, JobWork
 from elf.planning.costs import JobCosts
 from elf.wire.base import Answer
@@ -71,6 +71,8 @@ class JobGroup:
         """What was learned of it, as far as that is committed (protocol 5.16)."""
         self._learn_after_ms = LEARN_FIRST_MS if costs is None else LEARN_MS
         self._learn_ms = now_ms + self._learn_after_ms
+        self._renew_ms = None if creator is not None else 0
+        """When to see whether rows that it joins are others: they have just been read, if it is new."""
         self.master = master
         self.founder = master.spec.master
         self.durable = durable
@@ -302,6 +304,21 @@ class JobGroup:
             return False
         self._learn_after_ms = min(2 * self._learn_after_ms, LEARN_MS) if self.costs is None else LEARN_MS
         self._learn_ms = now_ms + self._learn_after_ms
+        return True
+
+    def is_to_renew(self, now_ms: int, every_ms: int) -> bool:
+        """Whether it is time to see whether tables that the job joins have other rows; said once each time.
+        Not while two versions make windows, so that there are never more."""
+        master = self.master
+        if not joins_tables(master.spec) or not master.spec.replicated:
+            return False
+        if self._renew_ms is None:
+            self._renew_ms = now_ms + every_ms
+        if now_ms < self._renew_ms:
+            return False
+        if master.state != "active" or len(master.live()) > 1 or not self.is_saved:
+            return False
+        self._renew_ms = now_ms + every_ms
         return True
 
     def learned(self, costs: JobCosts) -> None:

@@ -191,6 +191,13 @@ class JobGroups:
         """A job of which it is time to learn what it costs; one at a time."""
         return next((one.master.spec for one in self if one.is_to_learn(now_ms)), None)
 
+    def to_renew(self, now_ms: int, every_ms: int) -> JobSpec | None:
+        """A job of which it is time to see whether tables that it joins have other rows; one at a time. One
+        that others read stays as it is."""
+        due = (one.master.spec.uid for one in self if one.is_to_renew(now_ms, every_ms))
+        specs = (self._log.job(uid) for uid in due if not self._log.read_by(uid))
+        return next((spec for spec in specs if spec is not None), None)
+
     def check(self) -> None:
         self.reading.check()
 

@@ -81,6 +81,8 @@ class Reconfiguration:
                     request, master.resume(self._next(master.spec.definition.from_now()), now_ms)
                 )
             case _:
+                if request.verb == "alter" and request.version not in (0, master.spec.version):
+                    raise UserError("it has changed meanwhile")
                 if request.definition is None:
                     spec = self._like(self._back_to(request.version))
                 else:

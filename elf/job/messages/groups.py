@@ -70,8 +70,8 @@ class ReconfigureJob(Request, frozen=True, kw_only=True):
     """To a job group: change the job. Answered with ``JobStatus`` when that is decided.
 
     ``verb``: ``alter`` to ``definition``, ``rollback`` to what ``version`` did, ``pause``, ``resume``,
-    ``empty``. ``note``: the statement. ``roots``: as ``JobSpec.roots``, for key ranges that have no job group
-    yet; empty: as before.
+    ``empty``. ``version`` of ``alter``: the one in whose place it comes; 0: the last. ``note``: the
+    statement. ``roots``: as ``JobSpec.roots``, for key ranges that have no job group yet; empty: as before.
     """
 
     uid: JobUid
