@@ -174,7 +174,7 @@ def test_who_asks_for_shards_of_a_table_whose_place_another_one_takes_is_told_of
     node = world.agents[3].node
     tables = node.clients.statements._tables
     (table,) = node.log.outputs()
-    asking = tables._gathered(table, (), anywhere=False)
+    asking = tables.gathered(table, (), anywhere=False)
     next(asking)
     (part, *_) = tables._parts(table)
     more = {"of": table.uid, "was": "k0", "homes": "011"}
