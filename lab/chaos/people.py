@@ -140,7 +140,7 @@ class People:
             query = replace(plan(size, slide, where=where, least=least), final=final)
             if self._schedule.jobs[number] in UNITS:  # most of them over the same panes
                 query = rng.choice([united(4, 4), united(6, 6), united(2, 2), plan(3, 1), query])
-            if size == slide and rng.random() < 0.3:
+            if size == slide and rng.random() < 0.3 and query.windows == plan(2).windows:
                 query = staged(query, 4, 2)
             anew = defined(self._suited(self._promising(number, query)))
             request = ReconfigureJob(
