@@ -19,6 +19,7 @@ from elf.job.messages.log import (
     MemberLeft,
     OutputAdded,
     ProgramAdded,
+    RekeyingPaused,
     RosterChanged,
     VersionAdded,
 )
@@ -108,6 +109,10 @@ def entry(new: LogEntry, log: CatalogLog) -> list[Audited]:
                 facts = {"creator": one.creator, "table": one.name, "uid": one.uid, "job": one.job}
                 return [Audited("table", {**facts, "options": dict(one.options)})]
             return [Audited("output", {**facts, "to": one.target, "options": dict(one.options)})]
+        case RekeyingPaused():
+            table = log.output(new.uid)
+            name = "" if table is None else table.name
+            return [Audited("change of a table's key", {"table": name, "uid": new.uid, "paused": new.paused})]
         case RosterChanged():
             what, signed_by = new.signed.opened(), shown(new.signed.signer)
             facts = {"key": shown(what.key), "signed_by": signed_by}

@@ -28,7 +28,7 @@ from elf.job.messages.inquiries import (
     StreamSeen,
     TreePlace,
 )
-from elf.job.messages.log import AddAggregate, AddOutput, AgentLoad, DropJobEntry
+from elf.job.messages.log import AgentLoad, Wanted
 from elf.job.spec import stream_topic
 from elf.ql.plan import Fragment
 from elf.schema import Schema, merge_schemas
@@ -335,7 +335,7 @@ class Fleet:
         return sorted(rows, key=lambda row: (str(row["stream"]), str(row["agent"])))
 
     def have_logged(
-        self, proposal: AddOutput | AddAggregate | DropJobEntry, seen: Callable[[], bool]
+        self, proposal: Wanted, seen: Callable[[], bool]
     ) -> Generator[list[Ask], list[Answer], None]:
         """Propose it until the log says so, or for about ten seconds."""
         self._membership.propose(proposal, seen)

@@ -193,7 +193,7 @@ class Statements:
         match statement:
             case outputs.CreateOutput():
                 spec = self._log.find_job(statement.job, asked.creator)
-            case outputs.DropOutput() | keyed.AlterTable():
+            case outputs.DropOutput() | keyed.AlterTable() | keyed.PauseTable():
                 spec = self._log.find_output(statement.name, asked.creator)
             case aggregates.DropAggregate():
                 spec = self._log.find_aggregate(statement.name, asked.creator)
@@ -215,6 +215,8 @@ class Statements:
                 return (yield from self._changes.alter(asked, statement))
             case keyed.AlterTable():
                 return (yield from self._tables.alter(asked, statement))
+            case keyed.PauseTable():
+                return (yield from self._tables.pause(asked, statement))
             case keyed.ExplainAlterTable():
                 told = yield from self._tables.explain(asked, statement.alter)
                 return _table_of(asked.request, told, f"another key for {statement.alter.name}")

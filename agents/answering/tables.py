@@ -1,5 +1,5 @@
 """Procedures about tables of jobs (``agents.answering.asks``): CREATE and DROP TABLE are outputs'
-(``agents.answering.outputs``); here are SELECT over a table, SHOW TABLES and DESCRIBE.
+(``agents.answering.outputs``); here are SELECT over a table, ALTER TABLE, SHOW TABLES and DESCRIBE.
 
 A table is read where its job's group is: at the leader, or, with AS OF ANY, at this agent if it is a member;
 each of its shards where the group of that is. This agent remembers how far each table, or shard, was that it
@@ -27,7 +27,7 @@ from elf.errors import UserError
 from elf.fields import replace
 from elf.job.catalog.log import CatalogLog
 from elf.job.effects import TableQuestion
-from elf.job.messages.log import AddOutput
+from elf.job.messages.log import AddOutput, PauseRekeying
 from elf.job.output import OutputSpec
 from elf.job.spec import JobSpec, is_range
 from elf.job.tables import (
@@ -53,7 +53,7 @@ from elf.wire.base import Answer
 from elf.wire.clients import Execute, Reply
 
 if TYPE_CHECKING:  # sqlglot, as in agents.answering.statements
-    from elf.ql.keyed import AlterTable, TableSelect
+    from elf.ql.keyed import AlterTable, PauseTable, TableSelect
 
 BYTES_MAX: Final = 64 << 20
 """Of encoded rows that are gathered for a SELECT over all of a table."""
@@ -280,6 +280,36 @@ class Tables:
             text=f"table {old.name} is found by {key} when all rows have it: SHOW TABLES says when",
         )
 
+    def pause(self, asked: Execute, statement: PauseTable) -> Procedure:
+        """No more rows of a table get the key that it is to have, or they do again (protocol 7.18)."""
+        spec = self.find(statement.name, asked.creator)
+        if spec.creator != asked.creator:
+            raise UserError(f"table {spec.name} is {spec.creator}'s, and only {spec.creator} may change it")
+        now = merged((yield from self._now(spec)))
+        there, to = ", ".join(now.kept.key), spec.option("key").replace(",", ", ")
+        if now.kept.table == spec.uid:
+            raise UserError(f"table {spec.name} is found by {there}: no change of its key is under way")
+        paused = statement.paused
+        if self._log.is_rekeying_paused(spec.uid) == paused:
+            is_so = "is paused already" if paused else "goes on: it is not paused"
+            raise UserError(f"table {spec.name}: the change of its key {is_so}")
+        author = yield from offload(partial(author_of, asked, statement))
+        proposal = PauseRekeying(uid=spec.uid, paused=paused, author=author)
+
+        def seen() -> bool:
+            return self._log.is_rekeying_paused(spec.uid) == paused or self._log.is_dropped(spec.uid)
+
+        yield from self._fleet.have_logged(proposal, seen)
+        if self._log.is_rekeying_paused(spec.uid) != paused:
+            raise UserError(
+                f"table {spec.name}: nothing is changed: another change came first, or no voter answers"
+            )
+        then = f"is paused: it is found by {there}, until RESUME and all rows have {to}"
+        return Reply(
+            request=asked.request,
+            text=f"table {spec.name}: the change of its key {then if paused else 'goes on'}",
+        )
+
     def _altered(
         self, asked: Execute, statement: AlterTable
     ) -> Generator[list[Ask], list[Answer], tuple[OutputSpec, TableRows, OutputSpec]]:
@@ -339,7 +369,8 @@ class Tables:
             try:
                 of_it = [one for one in told if one[0].spec is spec]
                 now = yield from self._shown(spec, job, of_it)
-                found.append(row | _facts(now) | {"state": _state(now, spec, job)})
+                paused = "; paused" if self._log.is_rekeying_paused(spec.uid) else ""
+                found.append(row | _facts(now) | {"state": _state(now, spec, job, paused)})
             except UserError as error:
                 none = dict.fromkeys(("rows", "bytes", "evicted", "unfit"), 0)
                 found.append(row | none | {"as_of": "", "state": str(error)})
@@ -451,15 +482,15 @@ def _moved(now: TableRows, rounds: int, *, back: bool) -> dict[str, str]:
     }
 
 
-def _state(one: TableRows, spec: OutputSpec, job: JobSpec) -> str:
+def _state(one: TableRows, spec: OutputSpec, job: JobSpec, paused: str) -> str:
     if why_no_table(job.plan) or set(one.kept.columns) != set(grouped_by(job.plan)):
         return "its job's windows do not fit"
     if one.kept.table != spec.uid and one.kept.shards > 1:
         have = f"{one.rounds} of {one.kept.shards} shards have all"
-        return f"found by {', '.join(one.kept.key)} until all rows have the new key: {have}"
+        return f"found by {', '.join(one.kept.key)} until all rows have the new key: {have}{paused}"
     if one.kept.table != spec.uid:
         done = min(one.rounds * ROUND_ROWS, one.count)
-        return f"found by {', '.join(one.kept.key)} until all rows have the new key: {done:,} have"
+        return f"found by {', '.join(one.kept.key)} until all rows have the new key: {done:,} have{paused}"
     return "up to date" if one.number else "no window yet"
 
 

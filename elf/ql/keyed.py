@@ -46,6 +46,14 @@ class AlterTable(Struct, frozen=True):
     key: tuple[str, ...]
 
 
+class PauseTable(Struct, frozen=True):
+    """``ALTER TABLE name PAUSE``, or ``RESUME``: no more rows get the new key, or they do again."""
+
+    sql: str
+    name: str
+    paused: bool
+
+
 class ExplainAlterTable(Struct, frozen=True):
     """``EXPLAIN ALTER TABLE name SET KEY (column, …)``: what that would take."""
 
@@ -82,10 +90,24 @@ def read_create_table(words: Words) -> CreateOutput:
     return CreateOutput(sql, name, job, TABLE, tuple(sorted(options.items())))
 
 
-def read_alter_table(words: Words) -> AlterTable:
+def read_alter_table(words: Words) -> AlterTable | PauseTable:
     """The rest of a statement, after ALTER TABLE."""
     name = words.name("the table's name")
-    words.expect("SET")
+    for word in ("PAUSE", "RESUME"):
+        if words.next_is(word):
+            words.end()
+            return PauseTable(words.text, name, word == "PAUSE")
+    return _set_key(words, name, ", PAUSE or RESUME")
+
+
+def read_explained_alter(words: Words) -> ExplainAlterTable:
+    """The rest of a statement, after EXPLAIN ALTER TABLE."""
+    return ExplainAlterTable(words.text, _set_key(words, words.name("the table's name")))
+
+
+def _set_key(words: Words, name: str, more: str = "") -> AlterTable:
+    if not words.next_is("SET"):
+        words.fail(f"expected SET KEY (column, …){more}")
     key = _key(words)
     words.end()
     return AlterTable(words.text, name, key)

@@ -39,11 +39,13 @@ from elf.ql.fuel import CHARS_MAX, DEPTH_MAX, DIGITS_MAX, LEVELS_MAX, STATEMENTS
 from elf.ql.keyed import (
     AlterTable,
     ExplainAlterTable,
+    PauseTable,
     TableSelect,
     read_alter_table,
     read_as_of,
     read_create_table,
     read_drop_table,
+    read_explained_alter,
 )
 from elf.ql.outputs import (
     CreateOutput,
@@ -198,6 +200,7 @@ Statement = (
     | CreateJob
     | AlterJob
     | AlterTable
+    | PauseTable
     | PreviewJob
     | MoveJob
     | ScaleJob
@@ -588,7 +591,7 @@ def _read_explain(words: Words) -> Statement:
         return Explain(words.text, words.name("the job's name"), analyze=False)
     if len(words.tokens) > words.index + 2 and words.next_is("ALTER"):
         words.expect("TABLE")
-        return ExplainAlterTable(words.text, read_alter_table(words))
+        return read_explained_alter(words)
     analyze = words.next_is("ANALYZE")
     named_so = len(words.tokens) == words.index + 1  # of one word it is the name
     offline = not analyze and not named_so and words.next_is("OFFLINE")

@@ -33,6 +33,7 @@ STATEMENTS: Final[dict[str, Role]] = {
     "NotifyJob": "write",
     "AlterJob": "write",
     "AlterTable": "write",
+    "PauseTable": "write",
     "ExplainAlterTable": "read",
     "PreviewJob": "write",
     "MoveJob": "write",

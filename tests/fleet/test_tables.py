@@ -95,6 +95,9 @@ async def test_a_key_is_asked_of_any_agent_and_never_goes_back(three: Fleet) -> 
         await client.sql("ALTER TABLE seen SET KEY (n)")
     with pytest.raises(UserError, match="table seen is found by product already"):
         await client.sql("ALTER TABLE seen SET KEY (product)")
+    for word in ("PAUSE", "RESUME"):
+        with pytest.raises(UserError, match="found by product: no change of its key is under way"):
+            await client.sql(f"ALTER TABLE seen {word}")
     explained = (await client.sql("EXPLAIN ALTER TABLE seen SET KEY (clicks)")).table
     assert explained is not None
     assert explained["value"].to_pylist()[1] == "product now, then clicks"

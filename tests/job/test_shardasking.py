@@ -40,6 +40,10 @@ class Log:
     def __init__(self, *tables: OutputSpec, dropped: Iterable[str] = ()) -> None:
         self.tables = tables
         self.dropped = frozenset(dropped)
+        self.paused = False
+
+    def is_rekeying_paused(self, uid: str) -> bool:
+        return self.paused and uid == NEW.uid
 
     def outputs(self, job: str) -> tuple[OutputSpec, ...]:
         return tuple(one for one in self.tables if one.job == job and one.uid not in self.dropped)
@@ -86,6 +90,27 @@ def test_a_part_whose_record_got_lost_is_proposed_again() -> None:
     assert [one.rows for one in again if isinstance(one, SaveShard)] == [first.rows]
     ours.saved(SaveShard(cast(ShardRound, first.rows)), 7_000)
     assert isinstance(question(ours.advance(8_000)), CopyShard)
+
+
+def test_a_shard_whose_change_is_paused_takes_results_and_no_rows() -> None:
+    log = Log(OLD, NEW, dropped=(OLD.uid,))
+    log.paused = True
+    new = shards(log, StoredTable(KEPT, 0, False, 0, b""))
+    assert not new.advance(1_000), "it has nothing to keep up to date"
+    behind = msgspec.msgpack.encode((1, b""))
+    ours = shards(log, StoredTable(KEPT, 1, False, 7, behind))
+    asked = question(ours.advance(1_000))
+    assert isinstance(asked, ReadShard)
+    assert asked.after == 7
+    (rows,) = ours.answered(Answer(id=asked.id, body=msgspec.msgpack.encode(ShardWindows(9))), 1_100)
+    assert isinstance(rows, SaveShard)
+    ours.saved(rows, 1_200)
+    assert isinstance(question(ours.advance(1_200)), ReadShard)
+    log.paused = False
+    for one, least in ((new, 0), (ours, 9)):
+        copy = question(one.advance(1_200 + ASKED_MS))
+        assert isinstance(copy, CopyShard)
+        assert copy.least == least
 
 
 @pytest.mark.parametrize("count", ["1", "2"])

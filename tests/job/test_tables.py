@@ -122,6 +122,84 @@ def test_a_change_of_a_key_is_explained_and_taken_back() -> None:
     assert len(rows(world, 0, "SELECT * FROM seen")) > 3
 
 
+def test_a_change_of_a_key_is_paused_and_goes_on_whoever_leads() -> None:
+    world = World(306, 4, checking=False)
+    spec, _ = begun(world, 40_000, rate_ms=500, query=QUERY)
+    staffed(world, spec, 3)
+    world.run(3_000)
+    said(world, 2, CREATE)
+    world.run(4_000)
+    none = "table seen is found by k0: no change of its key is under way"
+    assert none in refused(world, 1, "ALTER TABLE seen PAUSE")
+    for agent in world.agents:  # no round is the last
+        agent.store.tables.round_rows = 0
+    node = world.agents[2].node
+    (table,) = node.log.outputs()
+    options = tuple(sorted((dict(table.options) | {"of": table.uid}).items()))
+    new = replace(table, generation=table.generation + 1, options=options)
+    node.membership.propose(AddOutput(spec=new), lambda: node.log.has_output(new.uid))
+    world.run_until(lambda: node.log.has_output(new.uid))
+    paused = (
+        "table seen: the change of its key is paused: it is found by k0, until RESUME and all rows have k0"
+    )
+    assert said(world, 1, "ALTER TABLE seen PAUSE").text == paused
+    world.run(1_000)
+    assert "the change of its key is paused already" in refused(world, 0, "ALTER TABLE seen PAUSE")
+
+    def rounds() -> set[int]:
+        there = (agent.store.tables.stored(spec.uid) for agent in members(world, spec))
+        return {one.rounds for some in there for one in some if one.kept.table == new.uid}
+
+    (before,) = rounds()
+    lead = world.leader(spec)
+    lead.crash()
+    moved(world, spec, lead)
+    world.run(3_000)
+    world.restart(lead)
+    world.run(3_000)
+    assert rounds() == {before}, "none but those of before"
+    (shown,) = rows(world, 0, "SHOW TABLES")
+    assert str(shown["state"]).startswith("found by k0 until all rows have the new key: ")
+    assert str(shown["state"]).endswith(" have; paused")
+    assert len(rows(world, 0, "SELECT * FROM seen")) > 3
+    for agent in world.agents:
+        agent.store.tables.round_rows = 100
+    assert said(world, 3, "ALTER TABLE seen RESUME").text == "table seen: the change of its key goes on"
+
+    def has_all() -> bool:
+        there = (agent.store.tables.stored(spec.uid) for agent in members(world, spec))
+        return all([one.whole for one in some] == [True] for some in there)
+
+    world.run_until(has_all)
+    assert none in refused(world, 1, "ALTER TABLE seen RESUME")
+    (shown,) = rows(world, 0, "SHOW TABLES")
+    assert shown["state"] == "up to date"
+
+
+def test_a_paused_change_is_taken_back_or_ends_with_its_table() -> None:
+    world = World(307, 3, checking=False)
+    spec, _ = begun(world, 20_000, rate_ms=500, query=QUERY)
+    world.run(3_000)
+    said(world, 2, CREATE)
+    world.run(3_000)
+    for agent in world.agents:
+        agent.store.tables.round_rows = 0
+    node = world.agents[0].node
+    (table,) = node.log.outputs()
+    options = tuple(sorted((dict(table.options) | {"of": table.uid}).items()))
+    new = replace(table, generation=table.generation + 1, options=options)
+    node.membership.propose(AddOutput(spec=new), lambda: node.log.has_output(new.uid))
+    world.run(1_000)
+    said(world, 1, "ALTER TABLE seen PAUSE")
+    back = "table seen is found by k0 as before: the change of its key is taken back"
+    assert said(world, 1, "ALTER TABLE seen SET KEY (k0)").text == back
+    (shown,) = rows(world, 0, "SHOW TABLES")
+    assert shown["state"] == "up to date"
+    said(world, 1, "DROP TABLE seen")
+    world.run(3_000)
+    assert all(not agent.store.tables.stored(spec.uid) for agent in members(world, spec))
+
+
 def test_a_key_is_found_through_any_agent_whoever_leads() -> None:
     world = World(301, 4, checking=False)
     spec, until = begun(world, 16_000, rate_ms=500, query=QUERY)

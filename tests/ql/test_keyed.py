@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from elf.errors import QueryError
-from elf.ql.keyed import TableSelect, over_table
+from elf.ql.keyed import PauseTable, TableSelect, over_table
 from elf.ql.statements import Select, parse
 
 
@@ -79,3 +79,25 @@ def test_a_column_is_in_a_key_once(begin: str) -> None:
     with pytest.raises(QueryError, match='a column that is not in the key yet, not "Ip"') as error:
         parse(f"{begin} KEY (ip, url, Ip)")
     assert error.value.column == len(f"{begin} KEY (ip, url, ") + 1
+
+
+def test_a_change_of_a_key_is_paused_and_goes_on() -> None:
+    pause, resume = parse("ALTER TABLE t PAUSE; alter table t resume")
+    assert (pause, resume) == (
+        PauseTable("ALTER TABLE t PAUSE", "t", paused=True),
+        PauseTable("alter table t resume", "t", paused=False),
+    )
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        ("ALTER TABLE t PAUSE KEY", 'unexpected "KEY"'),
+        ("ALTER TABLE t STOP", r'expected SET KEY \(column, …\), PAUSE or RESUME, not "STOP"'),
+        ("ALTER TABLE t", "expected SET KEY .*, but the statement ends here"),
+        ("EXPLAIN ALTER TABLE t PAUSE", 'expected SET KEY .*, not "PAUSE"'),
+    ],
+)
+def test_what_is_no_change_of_a_key_is_refused(said: str, why: str) -> None:
+    with pytest.raises(QueryError, match=why):
+        parse(said)

@@ -31,6 +31,7 @@ from elf.job.messages.log import (
     JobDropped,
     LogEntry,
     OutputAdded,
+    PauseRekeying,
     ProgramAdded,
 )
 from elf.job.output import OutputSpec
@@ -266,6 +267,42 @@ def test_a_table_gets_another_key_by_a_word_of_its_owner_once() -> None:
     assert grow(log, AddOutput(spec=late)) == (), "another one has its place already"
     copy = CatalogLog([decode_entry(encode_entry(one)) for one in log.after(0)], TRUST)
     assert (copy.outputs(), copy.skipped) == ((second,), {})
+
+
+def test_the_change_of_a_key_is_paused_by_a_word_of_the_owner_of_the_table_said_once() -> None:
+    log = log_with()
+    grow(log, AddJob(spec=job(said(CREATE))))
+    options: tuple[tuple[str, str], ...] = (("key", "a"),)
+    made = said("CREATE TABLE t FROM JOB busy KEY (a)")
+    first = OutputSpec("t", "ada", 1, job().uid, "table:", options, author=made)
+    grow(log, AddOutput(spec=first))
+    pause, resume = said("ALTER TABLE t PAUSE"), said("ALTER TABLE t RESUME")
+    assert grow(log, PauseRekeying(uid=first.uid, paused=True, author=pause)) == (), "nothing is changed"
+    alter = said("ALTER TABLE t SET KEY (b)")
+    second = replace(first, generation=2, options=(("key", "b"), ("of", first.uid)), author=alter)
+    grow(log, AddOutput(spec=second))
+
+    def asked(paused: bool, author: Authorship | None) -> str:
+        proposal = PauseRekeying(uid=second.uid, paused=paused, author=author)
+        why = forbidden(log, "other:1", "m:1", proposal, 1_001_000)
+        assert bool(grow(log, proposal)) == (not why)
+        return why
+
+    for wrong in (resume, said("ALTER TABLE u PAUSE"), said("ALTER TABLE t SET KEY (c)")):
+        assert asked(True, wrong) == "another statement was signed"
+    assert asked(True, None) == "nobody has signed it"
+    assert "said to be of ada, and bob has signed it" in asked(True, said("ALTER TABLE t PAUSE", BOB))
+    assert not log.is_rekeying_paused(second.uid)
+    assert asked(True, pause) == ""
+    assert log.is_rekeying_paused(second.uid)
+    copy = CatalogLog([decode_entry(encode_entry(one)) for one in log.after(0)], TRUST)
+    assert copy.is_rekeying_paused(second.uid)
+    assert asked(False, resume) == ""
+    assert "said before" in asked(True, pause)
+    assert asked(True, said("ALTER TABLE t PAUSE", ROOT)) == ""
+    grow(log, DropJobEntry(uid=second.uid, author=said("DROP TABLE t")))
+    assert not log.is_rekeying_paused(second.uid)
+    assert grow(log, PauseRekeying(uid=second.uid, paused=True, author=said("ALTER TABLE t PAUSE"))) == ()
 
 
 # -- again ---------------------------------------------------------------------------------------------------

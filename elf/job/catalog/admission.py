@@ -18,7 +18,7 @@ from elf.fields import MEMBERS_MAX, replace
 from elf.job.catalog.log import CatalogLog
 from elf.job.catalog.readers import not_taken
 from elf.job.catalog.routings import is_news, misled
-from elf.job.catalog.wishes import refused_drop
+from elf.job.catalog.wishes import refused_drop, refused_pause
 from elf.job.messages.log import (
     AddAggregate,
     AddJob,
@@ -47,8 +47,10 @@ from elf.job.messages.log import (
     MoveJobGroup,
     OutputAdded,
     PauseDecided,
+    PauseRekeying,
     ProgramAdded,
     Proposal,
+    RekeyingPaused,
     RosterChanged,
     RouteDecided,
     TreesDecided,
@@ -136,6 +138,14 @@ def entry_for(log: CatalogLog, proposal: Proposal) -> LogEntry | None:
             named = [s for s in log.outputs() if (s.name, s.creator) == (output.name, output.creator)]
             same = any(s.uid != output.option("of") for s in named)
             return None if same else OutputAdded(seq=seq, spec=output)
+        case PauseRekeying():
+            table, author = log.output(proposal.uid), proposal.author
+            changes = table is not None and is_table(table) and bool(table.option("of"))
+            stands = log.is_rekeying_paused(proposal.uid) == proposal.paused
+            if not changes or stands or refused_pause(log, proposal):
+                return None
+            nonces = () if author is None else (author.authored.nonce,)
+            return RekeyingPaused(seq=seq, uid=proposal.uid, paused=proposal.paused, nonces=nonces)
         case AddAggregate(spec=own):
             known = log.has_aggregate(own.uid) or _leaps(log, own.uid) or not own.text
             others = [one for one in log.aggregates() if one.creator == own.creator and one.app != own.app]

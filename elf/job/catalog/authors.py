@@ -85,6 +85,10 @@ class Authors:
         for nonce in nonces:
             self._used.setdefault(nonce, uid)
 
+    def has_used(self, author: Authorship | None) -> bool:
+        """Whether something has come of a statement."""
+        return author is not None and author.authored.nonce in self._used
+
     def _sign(self, text: str, authors: Iterable[Authorship]) -> None:
         it = digest(text)
         for one in authors:

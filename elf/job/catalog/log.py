@@ -46,6 +46,7 @@ from elf.job.messages.log import (
     OutputAdded,
     PauseDecided,
     ProgramAdded,
+    RekeyingPaused,
     RosterChanged,
     RouteDecided,
     TreesDecided,
@@ -86,6 +87,8 @@ class CatalogLog(Members):
         self._aggregates: dict[str, OwnSpec] = {}
         """Those that are not dropped, and were not replaced."""
         self._dropped: set[str] = set()
+        self._paused: set[str] = set()
+        """Tables whose rows get their new key later."""
         self._over_jobs: set[str] = set()
         """Jobs that read jobs, or did."""
         self._flows: dict[str, Flow] = {}
@@ -167,6 +170,8 @@ class CatalogLog(Members):
                 self._compaction.add_plain(entry.seq, entry.spec.uid)
             case OutputAdded():
                 self._add_output(entry.spec, entry.seq)
+            case RekeyingPaused():
+                self._pause(entry)
             case AggregateAdded():
                 self._add_aggregate(entry.spec, entry.seq)
             case JobDropped():
@@ -273,6 +278,12 @@ class CatalogLog(Members):
             pairs = zip(groups, said, strict=True)
             self._homes[spec.uid] = tuple(one if own == "1" else spec.job for one, own in pairs)
 
+    def _pause(self, entry: RekeyingPaused) -> None:
+        self.authors.used(entry.nonces, entry.uid)
+        self._paused.discard(entry.uid)
+        if entry.paused and self.output(entry.uid) is not None:
+            self._paused.add(entry.uid)
+
     def _add_aggregate(self, spec: OwnSpec, seq: int) -> None:
         self.authors.add_aggregate(spec)
         self._number(spec.uid)
@@ -299,6 +310,7 @@ class CatalogLog(Members):
         job = uid if output is None else output.job
         for one in over:
             self._dropped.add(one)
+            self._paused.discard(one)
             self._outputs_of.get(job, {}).pop(one, None)
             self._compaction.changed(one)
         if not self._outputs_of.get(job, True):
@@ -450,6 +462,9 @@ class CatalogLog(Members):
                 return self.streams()
             case OutputAdded():
                 spec = self._jobs.get(entry.spec.job)
+            case RekeyingPaused():
+                table = self._outputs.get(entry.uid)
+                spec = None if table is None else self._jobs.get(table.job)
             case JobDropped() if entry.uid in self._outputs:
                 spec = self._jobs.get(self._outputs[entry.uid].job)
             case JobGroupMoved() if job_of(entry.uid) in self._programs:
@@ -643,6 +658,10 @@ class CatalogLog(Members):
 
     def output(self, uid: str) -> OutputSpec | None:
         return None if uid in self._dropped else self._outputs.get(uid)
+
+    def is_rekeying_paused(self, uid: str) -> bool:
+        """Whether rows of a table get no new key for now."""
+        return uid in self._paused
 
     def has_output(self, uid: str) -> bool:
         """Whether the log has come to an output, which may be dropped."""

@@ -42,11 +42,8 @@ from elf.job.catalog.log import CatalogLog
 from elf.job.catalog.members import FOREVER_US
 from elf.job.effects import Disbelieved, Effect, SaveFact, SaveLog, Send, Stop
 from elf.job.messages.log import (
-    AddAggregate,
-    AddOutput,
     AgentLoad,
     ChangeRoster,
-    DropJobEntry,
     Follow,
     Hello,
     JobAdded,
@@ -58,6 +55,7 @@ from elf.job.messages.log import (
     Proposal,
     Refused,
     VersionAdded,
+    Wanted,
     Welcome,
 )
 from elf.security.authored import Authorship, stale
@@ -151,7 +149,7 @@ class Membership:
         self._leaving: dict[str, int] = {}
         self._dead: dict[str, Authorship | None] = {}
         """Agents that are to be removed, by id, and who has signed that."""
-        self._wanted: dict[AddOutput | AddAggregate | DropJobEntry, Callable[[], bool]] = {}
+        self._wanted: dict[Wanted, Callable[[], bool]] = {}
         """What clients of this agent wait for."""
         self._ahead: dict[int, tuple[LogEntry, ...]] = {}
         self._asked = crc32(me.agent_id.encode())
@@ -308,12 +306,12 @@ class Membership:
             self._signed_at = -1
             self._next_ms = 0
 
-    def propose(self, proposal: AddOutput | AddAggregate | DropJobEntry, seen: Callable[[], bool]) -> None:
+    def propose(self, proposal: Wanted, seen: Callable[[], bool]) -> None:
         """Until the log says so (``seen``), or ``propose_no_more``."""
         self._wanted[proposal] = seen
         self._next_ms = 0
 
-    def propose_no_more(self, proposal: AddOutput | AddAggregate | DropJobEntry) -> None:
+    def propose_no_more(self, proposal: Wanted) -> None:
         self._wanted.pop(proposal, None)
 
     def take_off(self, agent_id: str, author: Authorship | None = None) -> None:

@@ -10,7 +10,7 @@ clock, so this is no function of the log: what it has let through all voters tak
 from __future__ import annotations
 
 from elf.job.catalog.log import CatalogLog
-from elf.job.catalog.wishes import refused_drop
+from elf.job.catalog.wishes import refused_drop, refused_pause
 from elf.job.messages.log import (
     AddAggregate,
     AddOutput,
@@ -22,6 +22,7 @@ from elf.job.messages.log import (
     EndFlow,
     EndVersion,
     LeaveStream,
+    PauseRekeying,
     Proposal,
 )
 from elf.job.spec import job_of
@@ -47,6 +48,10 @@ def forbidden(log: CatalogLog, asker: str, voter: str, proposal: Proposal, now_m
             author = proposal.author
             return refused_drop(log, proposal) or (
                 "" if author is None else stale(author.authored, now_ms / 1_000)
+            )
+        case PauseRekeying(author=said):
+            return refused_pause(log, proposal) or (
+                "" if said is None else stale(said.authored, now_ms / 1_000)
             )
         case EndVersion():
             leader = log.leader(job_of(proposal.uid))

@@ -11,6 +11,7 @@ the rest an agent remembers what it has taken: what is said again within its lif
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -21,7 +22,7 @@ from elf.job.catalog.bootstrap import bootstrap_of
 from elf.job.catalog.log import CatalogLog
 from elf.job.messages.groups import DropJob, FillHistory, HandOverJob, ReconfigureJob
 from elf.job.messages.inquiries import NotifyJob
-from elf.job.messages.log import DropJobEntry, TreesDecided
+from elf.job.messages.log import DropJobEntry, PauseRekeying, TreesDecided
 from elf.job.messages.rollup import Broadcast
 from elf.job.spec import JobSpec, app_id
 from elf.ql.definition import Contents
@@ -140,6 +141,25 @@ def refused_drop(log: CatalogLog, proposal: DropJobEntry) -> str:
     if proposal.author is not None and proposal.author.text == SUBMIT + name:  # the next one of that name
         return log.authors.refused_change(proposal.author, uid, creator, again=True)
     return _refused(log, proposal.author, (uid, name, creator), _drops)
+
+
+def refused_pause(log: CatalogLog, proposal: PauseRekeying) -> str:
+    """Why the change of a table's key is not paused, or does not go on; empty: it is, or does."""
+    table = log.output(proposal.uid)
+    if table is None:
+        return "there is no such table"
+    if log.roster is None:
+        return ""
+    if log.authors.has_used(proposal.author):
+        return "this statement was said before: it has to be signed anew"
+    named = proposal.uid, table.name, table.creator
+    return _refused(log, proposal.author, named, partial(_pauses, proposal.paused))
+
+
+def _pauses(paused: bool, statement: Statement) -> bool:
+    from elf.ql import keyed
+
+    return isinstance(statement, keyed.PauseTable) and statement.paused == paused
 
 
 def _drops(statement: Statement) -> bool:

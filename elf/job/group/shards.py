@@ -4,6 +4,7 @@
                                               └─ nothing new: after a pause ─┘
     (it takes the place of another) ─▶ SaveTable ─▶ CopyShard, to a shard of that one ─▶ a part of its rows
         ─▶ ReadShard ─▶ SaveShard, until it has the results that the part has ─▶ SaveShard ─▶ CopyShard …
+    (the log says that this is paused) ─▶ ReadShard ─▶ SaveShard …, and no CopyShard
     (the log has dropped it, and whoever takes its place has all rows) ─▶ SaveTable, over
 
 Only the leader of a group asks, of one shard one thing at a time. What it has asked for and proposed may come
@@ -166,6 +167,11 @@ class Shards:
         elif heir is not None and now_ms >= one.looked_ms:
             one.looked_ms = now_ms + PAUSE_MS
             yield from self._ask(one, self._look(one, heir))
+        elif not one.whole and one.part is None and self._log.is_rekeying_paused(one.of):
+            if one.at == FIRST:
+                one.due_ms = now_ms + PAUSE_MS
+            else:
+                yield from self._ask(one, self._question(one, one.kept))  # results go on
         elif not one.whole and one.part is None:
             homes = self._log.homes(one.of) or (self._log.homes(heir.uid) if heir is not None else ())
             if homes:

@@ -2,6 +2,7 @@
 
     (the log has it) ─▶ SaveTable ─▶ (a record of the group) ─▶ each member puts rows in
     (it takes the place of another) ─▶ SaveTable ─▶ CopyRows, CopyRows … until it has all rows
+        (none while the log says that this is paused)
     (that one is to take it, and has not all rows) ─▶ SaveTable ─▶ it is the one that was there before
     (the log has dropped it, and none takes its rows) ─▶ SaveTable, over ─▶ each member forgets them
 
@@ -81,7 +82,7 @@ class Tables:
 
     def _copied(self) -> Iterator[CopyRows]:
         for uid, one in self._kept.items():
-            if not one.whole:
+            if not one.whole and not (self._log is not None and self._log.is_rekeying_paused(uid)):
                 yield CopyRows(TableRound(self._uid, uid, one.rounds + 1))
 
     def _over(self) -> Iterator[SaveTable]:

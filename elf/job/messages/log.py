@@ -111,6 +111,16 @@ class OutputAdded(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     spec: OutputSpec
 
 
+class RekeyingPaused(msgspec.Struct, frozen=True, tag=True, kw_only=True):
+    """No more rows of this table get the key that it is to have (protocol 7.18); or, not ``paused``, they do
+    again. ``nonces``: as in ``JobDropped``."""
+
+    seq: Serial
+    uid: JobUid
+    paused: bool
+    nonces: Nonces = ()
+
+
 class AggregateAdded(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     """An aggregate of one's own, in place of the one of that name of the same person, if there is one.
     ``JobDropped`` ends it too."""
@@ -217,6 +227,7 @@ LogEntry = (
     | FlowEnded
     | ProgramAdded
     | OutputAdded
+    | RekeyingPaused
     | AggregateAdded
     | JobGroupMoved
     | JobGroupAssigned
@@ -409,6 +420,15 @@ class AddOutput(Message, frozen=True, kw_only=True, tag=True):
     spec: OutputSpec
 
 
+class PauseRekeying(Message, frozen=True, kw_only=True, tag=True):
+    """The agent that was asked for it to a voter, until it sees the entry. ``author``: the signed statement,
+    where there are keys."""
+
+    uid: JobUid
+    paused: bool
+    author: Authorship | None = None
+
+
 class AddAggregate(Message, frozen=True, kw_only=True, tag=True):
     """The agent that was asked for an aggregate to a voter, until it sees the entry."""
 
@@ -487,6 +507,7 @@ Proposal = (
     | DropJobEntry
     | AddProgram
     | AddOutput
+    | PauseRekeying
     | AddAggregate
     | MoveJobGroup
     | AssignJobGroup
@@ -500,4 +521,6 @@ Proposal = (
 )
 """What may be asked of the catalog log. A proposal is a record of its Raft group; see
 ``elf.job.catalog.voters``."""
+Wanted = AddOutput | PauseRekeying | AddAggregate | DropJobEntry
+"""Those of an agent that is asked for something by a person, until it sees what has come of it."""
 PROPOSALS: Final[tuple[type[Message], ...]] = get_args(Proposal)
