@@ -30,6 +30,7 @@ from elf.job.output import OutputSpec
 from elf.job.spec import JobSpec
 from elf.job.tables import is_table
 from elf.ql.files import with_file
+from elf.ql.source import TABLE_OF
 from elf.ql.statements import parse_query
 from elf.security.files import write
 from elf.wire.clients import ONE_SHOT_PREFIX
@@ -153,7 +154,9 @@ def _job(spec: JobSpec, found: Backup) -> Iterator[str]:
     for table in definition.tables:
         data = io.BytesIO()
         pq.write_table(decode(table.data), data)
-        path = found.file(f"{Path(table.file.partition(':')[0]).stem}.parquet", data.getvalue())
+        path = found.file(
+            f"{Path(table.file.removeprefix(TABLE_OF).partition(':')[0]).stem}.parquet", data.getvalue()
+        )
         if table.moment is None:
             sql = sql.replace(_text(table.file), _text(path))
             continue
