@@ -95,6 +95,27 @@ def test_coordinates_may_be_of_any_size(unit: float) -> None:
     assert {row["vertex"]: row["cluster"] for row in told} == {one: name for one, (name, _) in truth.items()}
 
 
+def test_ends_of_a_coordinate_may_be_farther_apart_than_a_double() -> None:
+    points: list[Point] = [
+        ("a", -1.7e308, 2.0),
+        ("b", 1.7e308, 2.0),
+        ("c", 1.6e308, 2.0),
+        ("d", -1.6e308, 2.0),
+    ]
+    two = type("Two", (Points,), {"clusters": 2})
+    rows = answered(two, {"a": points}, 1).to_pylist()
+    assert {row["vertex"]: row["cluster"] for row in rows} == {"a": "a", "b": "b", "c": "b", "d": "a"}
+
+
+@pytest.mark.parametrize("far", [1e9, -1e12, 1e15])
+def test_coordinates_may_differ_by_little_beside_their_size(far: float) -> None:
+    """As moments do, in seconds or less since 1970."""
+    rng = Random(5)
+    points: list[Point] = [(f"p{n}", n % 3 * 9.0 + rng.randrange(4), float(n % 2 * 50)) for n in range(40)]
+    rows = answered(Points, {"a": [(name, far + (x or 0.0), y) for name, x, y in points]}, 1).to_pylist()
+    assert not chaos.same_clusters(rows, by_query(points, Points.clusters))
+
+
 @pytest.mark.parametrize(
     "points",
     [

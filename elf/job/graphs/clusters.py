@@ -1,9 +1,9 @@
 """``WITH GRAPH kmeans`` over the points of several agents.
 
-It is Lloyd's algorithm, and iterations are what a master must know next of all points: the greatest of each
+It is Lloyd's algorithm, and iterations are what a master must know next of all points: the ends of each
 coordinate, the means, the deviations, the first centres one by one, and then rounds. What parts report is the
-greatest of something, or sums; these are of whole numbers (``_limbs``), which come to the same in any order,
-so that where points lie cannot be seen in the last digit.
+least or the greatest of something, or sums; these are of whole numbers (``_limbs``), which come to the same
+in any order, so that where points lie cannot be seen in the last digit.
 """
 
 from __future__ import annotations
@@ -130,8 +130,8 @@ class KMeans(GraphJob):
     def report(self, values: Values, vertices: Vertices, total: Any) -> Any:
         are, points = self._points(vertices)
         if not total:
-            greatest = [float(np.abs(one).max(initial=0.0)) for one in points]
-            return {"points": len(points[0]), "greatest": greatest}
+            ends = [[float(one.min()), float(one.max())] for one in points if len(one)]
+            return {"points": len(points[0]), "ends": ends}
         whole = np.zeros(len(points[0]), dtype=np.int64)
         if "spreads" not in total:
             scaled = _scaled(points, total)
@@ -156,8 +156,10 @@ class KMeans(GraphJob):
     def agreed(self, before: Any, total: float, reports: list[Any]) -> Any:
         if not before:
             points = sum(one["points"] for one in reports)
-            greatest = map(max, zip(*(one["greatest"] for one in reports), strict=True))
-            return {"over": not points, "points": points, "powers": [frexp(one)[1] for one in greatest]}
+            columns = zip(*(one["ends"] for one in reports if one["points"]), strict=True)
+            ends = [(min(low for low, _ in one) / 2, max(high for _, high in one) / 2) for one in columns]
+            powers = [frexp(high - low)[1] for low, high in ends]
+            return {"over": not points, "points": points, "lows": [low for low, _ in ends], "powers": powers}
         sums = np.sum([one["sums"] for one in reports], axis=0)
         if "spreads" not in before:
             (found,) = ([one / before["points"] for one in row] for row in _values(sums))
@@ -195,11 +197,12 @@ class KMeans(GraphJob):
 
 
 def _scaled(points: Sequence[Doubles], known: Any) -> list[Doubles]:
-    """Of at most 1; where means are known, what is left without them."""
+    """How far from the least, by the distance of both ends: of at most 1, however little beside their size
+    numbers differ. Halves, since that distance may be more than a double. Where means are known, what is
+    left without them."""
     means = known.get("means", [0.0] * len(points))
-    return [
-        np.ldexp(one, -power) - mean for one, power, mean in zip(points, known["powers"], means, strict=True)
-    ]
+    columns = zip(points, known["lows"], known["powers"], means, strict=True)
+    return [np.ldexp(one / 2 - low, -power) - mean for one, low, power, mean in columns]
 
 
 def _even(points: Sequence[Doubles], known: Any) -> list[Doubles]:
