@@ -21,7 +21,7 @@ from elf.job.graphs.part import SLOTS, of_image, part_of, points_of
 from elf.ql.graphs import Graph, GraphStep
 from lab.graphs import chaos
 from lab.graphs.afterwards import Computation
-from lab.graphs.chaos import Fleet, Groups, Many, alone, calm
+from lab.graphs.chaos import Fleet, Groups, Hang, Many, Ways, alone, calm
 
 Point = tuple[str, float | None, float | None]
 
@@ -148,8 +148,10 @@ def test_coordinates_that_are_none_are_told() -> None:
         def coordinates(self, numbers: Sequence[Any]) -> list[Any]:
             return [numbers[0][:1]]
 
-    with pytest.raises(chaos.Stuck, match="coordinates gives no column of 2 numbers"):
-        answered(Wrong, {"a": [("a", 1.0, 1.0), ("b", 1.0, 1.0)]}, 1)
+    many = type("Many", (Points,), {"coordinates": lambda _, numbers: [*numbers] * 9})
+    for kind, why in ((Wrong, "gives no column of 2 numbers"), (many, "gives 18 columns; at most 16")):
+        with pytest.raises(chaos.Stuck, match=f"coordinates {why}"):
+            answered(kind, {"a": [("a", 1.0, 1.0), ("b", 1.0, 1.0)]}, 1)
 
 
 NUMBERS = st.lists(st.floats(-1, 1), max_size=30)
@@ -221,13 +223,18 @@ def test_more_paths_than_a_part_has_room_for_are_told() -> None:
 @pytest.mark.parametrize(
     ("kind", "name", "value", "why"),
     [
-        (Many, "sources", (), r"sources = \(\): 1 to 64 texts, in \( \)"),
+        (Many, "sources", (), r"sources = \(\): 1 to 64 texts, in \( ,\)"),
         (Many, "sources", "v0", "sources = 'v0': 1 to 64 texts"),
         (Many, "sources", (1,), r"sources = \(1,\): 1 to 64 texts"),
         (Groups, "clusters", 1, "clusters = 1: how many, 2 to 64"),
         (Groups, "iterations", 0, "iterations = 0: how many at most, 1 to 100"),
         (Groups, "columns", (), r"columns = \(\): 1 to 16 names"),
         (Groups, "columns", "n", "columns = 'n': 1 to 16 names"),
+        (Groups, "columns", 5, "columns = 5: 1 to 16 names"),
+        (Groups, "columns", (5,), r"columns = \(5,\): 1 to 16 names"),
+        (Ways, "source", None, "source = None: the vertex where paths begin, a text"),
+        (Ways, "source", 7, "source = 7: the vertex where paths begin, a text"),
+        (Hang, "least", "many", "least = 'many': how many vertices"),
     ],
 )
 def test_settings_that_cannot_be_are_refused(kind: Any, name: str, value: object, why: str) -> None:
@@ -235,7 +242,7 @@ def test_settings_that_cannot_be_are_refused(kind: Any, name: str, value: object
         type("Set", (kind,), {name: value})("graph", "me", None)
 
 
-@pytest.mark.parametrize("ends", ["one", (), ("one", "other")])
+@pytest.mark.parametrize("ends", ["one", (), ("one", "other"), 5, (5,)])
 def test_a_point_has_one_name(ends: Any) -> None:
     job = type("Set", (Groups,), {"ends": ends})("graph", "me", None)
     with pytest.raises(JobError, match="its one column that names a point"):

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from elf.job.graphs.algorithm import Vertices
-from elf.job.graphs.job import GraphJob
+from elf.job.graphs.job import GraphJob, are_texts
 from elf.job.graphs.part import Values
 from elf.job.program.host import Host, JobError
 from elf.ql.graphs import DAMPING, ITERATIONS, SOURCES_MAX
@@ -115,6 +115,18 @@ class Components(_Least):
     integers: ClassVar[bool] = True
     least = 2
 
+    def __init__(self, name: str, creator: str, host: Host) -> None:
+        """Made by the agent, as ``GraphJob``.
+
+        Args:
+            name (str): the job's name.
+            creator (str): the user who submitted it.
+            host (Host): what runs the job.
+        """
+        super().__init__(name, creator, host)
+        if type(self.least) is not int:
+            raise JobError(f"least = {self.least!r}: how many vertices, a whole number")
+
     def first(self, vertices: Vertices, count: int) -> Values:
         return vertices.ids  # each vertex has its own label, its hash
 
@@ -147,7 +159,7 @@ class ShortestPaths(_Least):
     Rows have ``vertex`` and ``value``, the distance, from the nearest on; what cannot be reached has none.
 
     Attributes:
-        source (str): that vertex.
+        source (str): that vertex; it must be said.
 
     Example:
         >>> class Clicks(ShortestPaths):
@@ -164,7 +176,19 @@ class ShortestPaths(_Least):
         [{'vertex': 'ada', 'value': 0.0}, {'vertex': 'Doom', 'value': 1.0}]
     """
 
-    source = ""
+    source: str | None = None
+
+    def __init__(self, name: str, creator: str, host: Host) -> None:
+        """Made by the agent, as ``GraphJob``.
+
+        Args:
+            name (str): the job's name.
+            creator (str): the user who submitted it.
+            host (Host): what runs the job.
+        """
+        super().__init__(name, creator, host)
+        if not isinstance(self.source, str):
+            raise JobError(f"source = {self.source!r}: the vertex where paths begin, a text in ' '")
 
     def first(self, vertices: Vertices, count: int) -> Values:
         return np.where(pc.equal(vertices.names, self.source).to_numpy(zero_copy_only=False), 0.0, np.inf)
@@ -213,10 +237,9 @@ class MultiSourcePaths(_Least):
             host (Host): what runs the job.
         """
         super().__init__(name, creator, host)
-        some = list(self.sources) if isinstance(self.sources, list | tuple) else []
-        if not 1 <= len(some) <= SOURCES_MAX or not all(isinstance(one, str) for one in some):
-            raise JobError(f"sources = {self.sources!r}: 1 to {SOURCES_MAX} texts, in ( )")
-        self._sources = sorted(set(some))
+        if not are_texts(self.sources) or not 1 <= len(self.sources) <= SOURCES_MAX:
+            raise JobError(f"sources = {self.sources!r}: 1 to {SOURCES_MAX} texts, in ( ,)")
+        self._sources = sorted(set(self.sources))
         self.width = len(self._sources)
 
     def first(self, vertices: Vertices, count: int) -> Values:

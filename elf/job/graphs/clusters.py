@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from elf.job.graphs.algorithm import Vertices
-from elf.job.graphs.job import GraphJob
+from elf.job.graphs.job import GraphJob, are_texts
 from elf.job.graphs.part import Doubles, Values
 from elf.job.program.host import Host, JobError
 from elf.ql.graphs import COLUMNS_MAX, ITERATIONS, ITERATIONS_MAX, SOURCES_MAX
@@ -76,7 +76,7 @@ class KMeans(GraphJob):
             raise JobError(f"clusters = {self.clusters!r}: how many, 2 to {SOURCES_MAX}")
         if type(self.iterations) is not int or not 1 <= self.iterations <= ITERATIONS_MAX:
             raise JobError(f"iterations = {self.iterations!r}: how many at most, 1 to {ITERATIONS_MAX}")
-        if isinstance(self.columns, str) or not 1 <= len(self.columns) <= COLUMNS_MAX:
+        if not are_texts(self.columns) or not 1 <= len(self.columns) <= COLUMNS_MAX:
             raise JobError(f"columns = {self.columns!r}: 1 to {COLUMNS_MAX} names of numbers, in ( ,)")
 
     def coordinates(self, numbers: Sequence[Values]) -> Sequence[Values]:
@@ -108,6 +108,8 @@ class KMeans(GraphJob):
             found = [np.asarray(one, dtype=np.float64) for one in self.coordinates(vertices.numbers)]
         if not found or any(one.shape != vertices.ids.shape for one in found):
             raise JobError(f"coordinates gives no column of {len(vertices.ids)} numbers for each coordinate")
+        if len(found) > COLUMNS_MAX:
+            raise JobError(f"coordinates gives {len(found)} columns; at most {COLUMNS_MAX}")
         are = np.logical_and.reduce([np.isfinite(one) for one in found])
         return are, [one[are] for one in found]
 

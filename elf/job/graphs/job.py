@@ -20,7 +20,8 @@ EDGES: Final = "edges"
 
 class GraphJob(Algorithm, Job):
     """A computation over the vertices of a graph, which lie on several agents. A subclass says what edges
-    are; take ``PageRank``, ``Components`` or ``ShortestPaths``, or write an algorithm of your own.
+    are; take ``PageRank``, ``Components``, ``ShortestPaths``, ``MultiSourcePaths`` or ``KMeans``, or write an
+    algorithm of your own.
 
     Every vertex has a value. In each iteration a vertex tells its value along the edges out of it, hears the
     sum or the least of what comes along the edges into it, and makes a new value of that. All agents do this
@@ -145,7 +146,7 @@ class GraphJob(Algorithm, Job):
             True
         """
         wants_points = bool(self.columns)
-        if not self.edges or isinstance(self.ends, str) or len(self.ends) != 2 - wants_points:
+        if not self.edges or not are_texts(self.ends) or len(self.ends) != 2 - wants_points:
             if wants_points:
                 raise JobError("say edges = a query, and ends = its one column that names a point, in ( ,)")
             raise JobError("say edges = a query, and ends = its two columns that an edge joins")
@@ -309,6 +310,11 @@ class GraphJob(Algorithm, Job):
             case {"scale": int(by)} if not app:  # ALTER JOB: a person's query is no such message
                 return {"scaled": master.scale(by)}
         raise JobError(f'{self.name} is asked null, {{"top": 10}} or {{"begin": true}}, not {message!r}')
+
+
+def are_texts(value: object) -> bool:
+    """Names of columns or vertices, as a person has set them: not one of them alone."""
+    return isinstance(value, list | tuple) and all(isinstance(one, str) for one in value)
 
 
 def _is_secs(value: object) -> bool:
