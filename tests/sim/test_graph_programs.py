@@ -22,6 +22,8 @@ from elf.ql.graphs import Graph, GraphStep
 from lab.graphs import chaos
 from lab.graphs.afterwards import Computation
 from lab.graphs.chaos import Fleet, Groups, Hang, Many, Ways, alone, calm
+from tests.support.graph_examples import EDGES, Alike, Clicks
+from tests.support.two_agents import two_agents
 
 Point = tuple[str, float | None, float | None]
 
@@ -289,3 +291,42 @@ def test_one_source_is_a_matrix_too() -> None:
     one = type("One", (Many,), {"sources": ("v0",)})
     rows = answered(one, {"a": [("v0", "v1"), ("v1", "v2")]}, 1).to_pylist()
     assert [row["distance"] for row in rows] == [0.0, 1.0, 2.0]
+
+
+def told(kind: Any, **rows: Any) -> dict[str, Any]:
+    """What the master tells of a computation over these rows."""
+    master, below = two_agents(kind)
+    if rows:
+        below.insert(pa.table(rows), "edges")
+    below.on_timer()
+    master.deliver(b"", {"begin": True})
+    return dict(master.deliver(b"", None))
+
+
+@pytest.mark.parametrize(
+    ("base", "settings"),
+    [
+        (
+            Alike,
+            {"edges": "SELECT product, MAX(clicks) AS n FROM clicks GROUP BY product", "columns": ("n",)},
+        ),
+        (
+            Clicks,
+            {"edges": f"{EDGES}, clicks".replace("COUNT(*) AS n", "clicks AS n, COUNT(*)"), "weight": "n"},
+        ),
+    ],
+)
+def test_numbers_that_several_agents_cannot_add_up_are_told(base: Any, settings: dict[str, Any]) -> None:
+    """A MAX of two agents is not the sum of theirs, and a key is there once for each agent."""
+    found = told(type("Of", (base,), settings))
+    assert found["error"].startswith(
+        "n is no COUNT and no SUM: what agents have of an edge or point is added"
+    )
+
+
+def test_sums_may_be_greater_than_the_integers_of_a_double() -> None:
+    found = told(Alike, product=["Doom", "Go"], n=[1, 1], clicks=[2**60 + 1, 3])
+    assert {row["cluster"] for row in found["result"]["rows"]} == {"Doom", "Go"}
+    weight = type("Of", (Clicks,), {"weight": "n"})
+    found = told(weight, **{"user.name": ["ada"], "product": ["Doom"], "n": [2**53 + 1]})
+    assert found["result"]["rows"][-1] == {"vertex": "Doom", "value": 2.0**53}

@@ -118,13 +118,19 @@ class GraphJob(Algorithm, Job):
             pyarrow.Table: with the columns that ``ends``, ``weight`` and ``columns`` name.
 
         Raises:
-            What your code raises makes the job ``failing``.
+            JobError: if ``weight``, or one of ``columns``, is no COUNT or SUM. What your code raises makes
+                the job ``failing``.
 
         Example:
             >>> master, below = two_agents(Degrees)
             >>> below.own_edges().num_rows
             0
         """
+        _, keys, states = self._host.tree(EDGES)
+        others = {*keys, *(state.name for state in states if state.merge != "sum")}
+        if wrong := [name for name in self._numbers() if name in others]:
+            why = "what agents have of an edge or point is added up"
+            raise JobError(f"{wrong[0]} is no COUNT and no SUM: {why}")
         return self.flush(EDGES)
 
     # -- how it is done --------------------------------------------------------------------------------------
@@ -200,12 +206,15 @@ class GraphJob(Algorithm, Job):
 
     def _edges(self) -> pa.Table:
         """Those of this agent: their ends, and their weights if they have some; or points."""
-        table, weights = self.own_edges(), [self.weight] if self.weight else []
-        names = [*self.ends, *(self.columns or weights)]
+        table, names = self.own_edges(), [*self.ends, *self._numbers()]
         if missing := [name for name in names if name not in table.column_names]:
             known, who = ", ".join(table.column_names), "columns" if self.columns else "weight"
             raise JobError(f"edges has no column {missing[0]}, which ends or {who} names; it has {known}")
         return table.select(names)
+
+    def _numbers(self) -> Sequence[str]:
+        """Columns that are neither an end nor a name."""
+        return self.columns or ((self.weight,) if self.weight else ())
 
     def on_timer(self) -> None:
         """An agent says once that it is there, and after that when it is back. The master begins what is due,

@@ -62,7 +62,7 @@ def pieces_of(groups: pa.Table, *, weighted: bool, both_ways: bool) -> Pieces:
     """The edges of an agent's own rows. Their ends are the first two columns, and the third is the weight if
     they have one; without an end, or with a weight that is not above 0, it is no edge."""
     ends = [canonical_key(groups.column(place)).cast(pa.string()) for place in (0, 1)]
-    weights = groups.column(2).cast(pa.float64()) if weighted else pa.chunked_array([np.ones(len(groups))])
+    weights = _doubles(groups.column(2)) if weighted else pa.chunked_array([np.ones(len(groups))])
     good = pc.and_(pc.is_valid(ends[0]), pc.is_valid(ends[1]))
     good = pc.and_(good, pc.fill_null(pc.and_(pc.greater(weights, 0), pc.is_finite(weights)), False))
     ends, weight = [one.filter(good) for one in ends], weights.filter(good).to_numpy()
@@ -82,9 +82,14 @@ def points_of(groups: pa.Table) -> Pieces:
     name = canonical_key(groups.column(0)).cast(pa.string())
     good = pc.is_valid(name)
     names = name.filter(good)
-    numbers = [column.cast(pa.float64()).filter(good) for column in groups.columns[1:]]
+    numbers = [_doubles(column).filter(good) for column in groups.columns[1:]]
     vertices = {"id": ids_of(names), "name": names, "out": np.zeros(len(names)), **_numbered(numbers)}
     return {"vertices": pa.table(vertices), "edges": EDGES.empty_table()}
+
+
+def _doubles(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """The nearest ones: sums of integers may be greater than 2⁵³."""
+    return column.cast(pa.float64(), safe=False)
 
 
 def _numbered(numbers: Iterable[Any]) -> dict[str, Any]:
