@@ -382,6 +382,33 @@ def test_who_says_nothing_is_not_waited_for_and_is_named() -> None:
     assert calm(fleet)["missing"] == []
 
 
+def test_a_change_is_from_the_parts_that_there_are() -> None:
+    """More may have been wished for, as three are by default."""
+    fleet = begun(Ways, 2, 3, path(2, 40))
+    reach(fleet, 1)
+    assert len(fleet.state["of"]) == 2
+    with pytest.raises(JobError, match="2 agents have a part each; there are 2 that can, and 1 must"):
+        fleet.seats[chaos.MASTER].job.deliver(b"", {"scale": 1})
+    assert fleet.ask({"scale": -1}) == {
+        "scaled": "1 agents have a part each, within some iterations; there were 2"
+    }
+    assert to_the_end(fleet)["parts"] == 1
+
+
+def test_who_is_missing_gets_no_part_before_the_next_computation() -> None:
+    fleet = begun(Ways, 3, 2, path(3, 40))
+    fleet.away = {"a2"}
+    fleet.ask({"begin": True})
+    while fleet.state["number"] < 1:
+        fleet.step({})
+    with pytest.raises(JobError, match="2 agents have a part each; there are 2 that can, and 1 must"):
+        fleet.seats[chaos.MASTER].job.deliver(b"", {"scale": 1})
+    to_the_end(fleet)
+    assert fleet.ask({"scale": 1}) == {
+        "scaled": "3 agents have a part each, from the next computation on; there were 2"
+    }
+
+
 def test_who_has_left_and_comes_back_with_its_disk_takes_part_again() -> None:
     fleet = begun(Hang, 3, 2)
     seat = fleet.seats.pop("a2")

@@ -176,8 +176,9 @@ class Barrier:
     def scale(self, by: int) -> str:
         """ALTER JOB … SCALE: so many agents more have a part, or fewer; what is told. Raises ``JobError``."""
         state = self.state
-        now, most = state["parts"], min(PARTS_MAX, len(state["agents"]))
-        if not 1 <= now + by <= max(most, 1):
+        most = min(PARTS_MAX, len(self._may() if state["phase"] != "idle" else state["agents"]))
+        now = min(state["parts"], most)
+        if not 1 <= now + by <= most:
             raise JobError(f"{now} agents have a part each; there are {most} that can, and 1 must")
         if state["plan"]:
             raise JobError("it is being changed already: ask again when that is over")
@@ -185,10 +186,14 @@ class Barrier:
         when = "from the next computation on" if state["phase"] == "idle" else "within some iterations"
         return f"{now + by} agents have a part each, {when}; there were {now}"
 
+    def _may(self) -> list[str]:
+        """Who can have a part in this run."""
+        return [one for one in self.state["agents"] if one not in self.state["missing"]]
+
     def _plan(self, now: float) -> Sends:
         """Another number of parts is wanted than there are."""
         state, of = self.state, {one: tuple(slots) for one, slots in self.state["of"].items()}
-        may = [one for one in state["agents"] if one not in state["missing"]]
+        may = self._may()
         by = min(state["parts"], len(may)) - len(of)
         if by == 0 or state["plan"]:
             return []
