@@ -341,6 +341,15 @@ def test_values_are_of_one_type_whatever_a_class_makes() -> None:
     assert {row["vertex"]: row["value"] for row in rows} == {"a": 1.0, "b": 1.0, "c": 2.0, "d": 2.0}
 
 
+def test_what_vertices_tell_is_one_for_each() -> None:
+    class Fewer(Many):
+        def tell(self, values: Any, vertices: Any) -> Any:
+            return values[:, 0]
+
+    with pytest.raises(chaos.Stuck, match=r"values of shape \(\d+,\), for \d+ vertices"):
+        calm(begun(Fewer, 2, 2))
+
+
 @pytest.mark.parametrize(
     ("name", "value", "why"),
     [
@@ -352,6 +361,8 @@ def test_values_are_of_one_type_whatever_a_class_makes() -> None:
         ("every", None, "every = None: seconds between two looks"),
         ("iterations", "x", "iterations = 'x': how many"),
         ("ring", 1, "ring = 1: True or False"),
+        ("combine", "max", "combine = 'max': sum or min"),
+        ("width", -1, "width = -1: how many numbers"),
     ],
 )
 def test_settings_that_cannot_be_are_refused(name: str, value: object, why: str) -> None:

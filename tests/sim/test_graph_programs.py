@@ -234,6 +234,7 @@ def test_more_paths_than_a_part_has_room_for_are_told() -> None:
         (Groups, "columns", "n", "columns = 'n': 1 to 16 names"),
         (Groups, "columns", 5, "columns = 5: 1 to 16 names"),
         (Groups, "columns", (5,), r"columns = \(5,\): 1 to 16 names"),
+        (Groups, "weight", "n", "weight = 'n': points have no edges"),
         (Ways, "source", None, "source = None: the vertex where paths begin, a text"),
         (Ways, "source", 7, "source = 7: the vertex where paths begin, a text"),
         (Hang, "least", "many", "least = 'many': how many vertices"),

@@ -104,6 +104,12 @@ class GraphJob(Algorithm, Job):
             raise JobError(f"every = {self.every!r}: seconds between two looks of the master, not none")
         if type(self.ring) is not bool:
             raise JobError(f"ring = {self.ring!r}: True or False")
+        if self.combine not in ("sum", "min"):
+            raise JobError(f"combine = {self.combine!r}: sum or min")
+        if type(self.width) is not int or self.width < 0:
+            raise JobError(f"width = {self.width!r}: how many numbers a value has, 0 for one by itself")
+        if self.weight and self.columns:
+            raise JobError(f"weight = {self.weight!r}: points have no edges; say columns alone")
         self._kept: Any = None
         self._hello, self._is_back = False, False
         self._worker: Worker | None = None

@@ -365,7 +365,7 @@ class Worker:
         """Send the values of this iteration to those who want them."""
         if self.part is None or self.values is None:
             return
-        told = self._algorithm.tell(self.values, self.part).astype(self.values.dtype)
+        told = self._whole(self._algorithm.tell(self.values, self.part), self.part)
         for who, places in self._lists.items():
             word = self._word("values", number=self.number, values=told[places].tobytes())
             if who == self.me:
