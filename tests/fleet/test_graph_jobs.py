@@ -79,7 +79,7 @@ async def test_it_is_spread_anew_while_it_goes_on_and_after_a_crash(three: Fleet
         await reached(lambda found: len(found["agents"]) == 3, "three agents")
         for agent in three.agents:
             agent.append((now + 1 + n, f"{one}>{other}", 1) for n, (one, other) in enumerate(sorted(edges)))
-        with pytest.raises(UserError, match="1 agents have a part each; there are 3 that can, and 1 must"):
+        with pytest.raises(UserError, match="1 agent has a part; there are 3 that can, and 1 must"):
             await client.sql("ALTER JOB walks SCALE IN 1")
         count = len({vertex for edge in edges for vertex in edge})
 

@@ -400,10 +400,19 @@ def test_a_change_is_from_the_parts_that_there_are() -> None:
     assert len(fleet.state["of"]) == 2
     with pytest.raises(JobError, match="2 agents have a part each; there are 2 that can, and 1 must"):
         fleet.seats[chaos.MASTER].job.deliver(b"", {"scale": 1})
-    assert fleet.ask({"scale": -1}) == {
-        "scaled": "1 agents have a part each, within some iterations; there were 2"
-    }
+    assert fleet.ask({"scale": -1}) == {"scaled": "1 agent has a part, within some iterations; there were 2"}
     assert to_the_end(fleet)["parts"] == 1
+
+
+def test_a_change_at_the_end_is_one_of_the_next_computation() -> None:
+    fleet = begun(Ways, 3, 2, path(3, 4))
+    fleet.ask({"begin": True})
+    while fleet.state["phase"] != "ending":
+        fleet.step({})
+    assert fleet.ask({"scale": 1}) == {
+        "scaled": "3 agents have a part each, from the next computation on; there were 2"
+    }
+    assert to_the_end(fleet)["parts"] == 2
 
 
 def test_who_is_missing_gets_no_part_before_the_next_computation() -> None:

@@ -179,12 +179,13 @@ class Barrier:
         most = min(PARTS_MAX, len(self._may() if state["phase"] != "idle" else state["agents"]))
         now = min(state["parts"], most)
         if not 1 <= now + by <= most:
-            raise JobError(f"{now} agents have a part each; there are {most} that can, and 1 must")
+            raise JobError(f"{_have(now)}; there are {most} that can, and 1 must")
         if state["plan"]:
             raise JobError("it is being changed already: ask again when that is over")
         state["parts"] = now + by
-        when = "from the next computation on" if state["phase"] == "idle" else "within some iterations"
-        return f"{now + by} agents have a part each, {when}; there were {now}"
+        is_over = state["phase"] in ("idle", "ending")
+        when = "from the next computation on" if is_over else "within some iterations"
+        return f"{_have(now + by)}, {when}; there were {now}"
 
     def _may(self) -> list[str]:
         """Who can have a part in this run."""
@@ -265,3 +266,7 @@ class Barrier:
 
     def _word(self, kind: str, **more: Any) -> Word:
         return {"graph": kind, "run": self.state["run"], **more}
+
+
+def _have(parts: int) -> str:
+    return "1 agent has a part" if parts == 1 else f"{parts} agents have a part each"
