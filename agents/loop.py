@@ -174,7 +174,8 @@ class Loop:
         """Before anything that stands after it."""
         match effect:
             case do.SaveLog():
-                self.store.append_log([(entry.seq, encode_entry(entry)) for entry in effect.entries])
+                new, old = ([(e.seq, encode_entry(e)) for e in s] for s in (effect.entries, effect.forgotten))
+                self.store.append_log(new, old)
             case do.SaveJob():
                 self.store.save_job(effect.spec.uid, groupstore.job_record(effect), effect.state)
                 self.making.versions.saved(effect)

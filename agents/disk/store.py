@@ -599,14 +599,20 @@ class Store:
 
     # -- the catalog log -------------------------------------------------------------------------------------
 
-    def append_log(self, entries: Sequence[tuple[int, bytes]]) -> None:
+    def append_log(
+        self, entries: Sequence[tuple[int, bytes]], forgotten: Sequence[tuple[int, bytes]] = ()
+    ) -> None:
         """Adds (number, entry) pairs; another entry under a known number raises ``ElfBug`` (two founders).
+        ``forgotten``: what stands in place of such that are there.
 
         Nobody waits for the disk: a majority has committed them, and who loses the last of them asks for
         them again. They are durable before anything that is written after them."""
         with self.unsynced(), self._file.writing() as con:
             for seq, entry in entries:
                 _keep(con, "log", (seq,), (entry,), "SELECT seq, entry FROM log WHERE seq = ?")
+            con.executemany(
+                "UPDATE log SET entry = ? WHERE seq = ?", [(entry, seq) for seq, entry in forgotten]
+            )
 
     def load_log(self) -> list[tuple[int, bytes]]:
         with self._file.reading() as con:

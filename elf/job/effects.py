@@ -212,9 +212,10 @@ class TryFunctions(msgspec.Struct, frozen=True):
 
 
 class SaveLog(msgspec.Struct, frozen=True):
-    """Append to the durable copy of the catalog log."""
+    """Append to the durable copy of the catalog log. ``forgotten``: tombstones, of what stands there."""
 
     entries: tuple[LogEntry, ...]
+    forgotten: tuple[LogEntry, ...] = ()
 
 
 class SaveJob(msgspec.Struct, frozen=True):

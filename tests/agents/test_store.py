@@ -252,7 +252,8 @@ def test_the_log_keeps_its_order_and_refuses_a_second_founder(store: Store) -> N
     store.append_log([(2, b"b"), (3, b"c")])
     with pytest.raises(ElfBug):
         store.append_log([(4, b"d"), (3, b"C")])
-    assert store.load_log() == [(1, b"a"), (2, b"b"), (3, b"c")]
+    store.append_log([(4, b"d")], [(2, b"-"), (4, b"--")])
+    assert store.load_log() == [(1, b"a"), (2, b"-"), (3, b"c"), (4, b"--")]
 
 
 def test_the_log_waits_for_no_disk_and_is_durable_with_what_follows(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,6 +12,8 @@ from elf.fields import replace
 from elf.job.catalog.admission import grow
 from elf.job.catalog.compaction import tombstone
 from elf.job.catalog.log import CatalogLog, decode_entry, encode_entry
+from elf.job.catalog.membership import Identity, Membership
+from elf.job.effects import SaveLog
 from elf.job.group.reconfiguration import proposed
 from elf.job.messages.log import AddJob, AddVersion, DropJobEntry, EndFlow, EndVersion, JobAdded, LogEntry
 from elf.job.spec import JobSpec
@@ -90,8 +93,8 @@ def test_of_a_job_that_is_over_a_few_hundred_bytes_last() -> None:
     assert job(log, "hits").generation == 2
 
 
-def test_of_versions_that_are_over_no_tables_last() -> None:
-    log = CatalogLog()
+def ten_versions(log: CatalogLog) -> Iterator[JobSpec]:
+    """Of one job, each with other rows of its table."""
     spec = job(log, "hits", b"x" * 10)
     for version in range(2, 12):
         tables = (replace(spec.plan.fragment.tables[0], data=b"x" * 100_000, digest=str(version)),)
@@ -101,8 +104,33 @@ def test_of_versions_that_are_over_no_tables_last() -> None:
         grow(log, AddVersion(spec=spec))
         grow(log, EndVersion(uid=spec.uid, version=version - 1))
         grow(log, EndFlow(uid=log.idle_flows()[0]))
+        yield spec
+
+
+def test_of_versions_that_are_over_no_tables_last() -> None:
+    log = CatalogLog()
+    *_, spec = ten_versions(log)
     assert 100_000 < size(log) < 105_000, "the tables of the newest, once"
     assert log.job(spec.uid) == spec
+
+
+def test_nor_do_they_in_the_stores_of_those_that_follow() -> None:
+    log, stored = CatalogLog(), dict[int, LogEntry]()
+
+    def begun() -> Membership:
+        """With what is stored."""
+        return Membership(Identity("me", "me", 1, "me:1"), (), CatalogLog(stored.values()), cluster=None)
+
+    membership = begun()
+    for number, _ in enumerate(ten_versions(log)):
+        membership = begun() if number == 5 else membership
+        for effect in membership.take(membership.log.last, log.after(membership.log.last)):
+            assert isinstance(effect, SaveLog)
+            stored.update((one.seq, one) for one in (*effect.entries, *effect.forgotten))
+    kept = sum(len(encode_entry(one)) for one in stored.values())
+    assert kept < 205_000, "the tables of the newest, and of the one before it until there is more"
+    size(log)
+    assert again(list(stored.values())).after(0, log.last) == log.after(0, log.last)
 
 
 def test_who_was_away_learns_what_is_over_and_who_comes_later_hears_no_more_of_it() -> None:

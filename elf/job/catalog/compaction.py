@@ -33,7 +33,7 @@ copy of the log, so the tombstone comes later, under its own number, and so does
 has not come to the job's entry, and leads or belongs to the job group already, it finds a tombstone instead:
 the job was dropped meanwhile, and the agent gives it up as on a drop.
 
-An agent stores the log as it heard it, and forgets again at its start.
+An agent stores entries as it heard them, and tombstones in their place with those that come later.
 
 A log forgets before it grows, not at the tombstone: those that are told of a tombstone need what the job was.
 """

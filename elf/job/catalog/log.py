@@ -105,6 +105,7 @@ class CatalogLog(Members):
         self.assignments = Assignments()
         self.routings = Routings()
         self._compaction = Compaction()
+        self._forgotten: list[int] = []
         self.authors = Authors(self.roster)
         for entry in entries:
             self.append(entry)
@@ -343,6 +344,7 @@ class CatalogLog(Members):
         for seq in self._compaction.forget(self):
             entry = self._entries[seq - 1]
             self._entries[seq - 1] = tombstone(entry)
+            self._forgotten.append(seq)
             if isinstance(entry, JobAdded | VersionAdded):
                 self._forget_job(entry.spec)
             elif isinstance(entry, ProgramAdded):
@@ -351,6 +353,11 @@ class CatalogLog(Members):
             elif isinstance(entry, OutputAdded):
                 del self._outputs[entry.spec.uid]
                 self._homes.pop(entry.spec.uid, None)
+
+    def take_forgotten(self) -> tuple[LogEntry, ...]:
+        """The tombstones that have taken the place of entries since this was asked."""
+        found, self._forgotten = self._forgotten, []
+        return tuple(self._entries[seq - 1] for seq in found)
 
     def _forget_job(self, spec: JobSpec) -> None:
         """Forget a version of a job; with its first one goes the job."""

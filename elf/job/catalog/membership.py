@@ -471,7 +471,7 @@ class Membership:
             for early in ready:
                 new += self.log.extend(early, self._ahead.pop(early))
         self._fresh.extend(new)
-        return [SaveLog(new)] if new else []
+        return [SaveLog(new, self.log.take_forgotten())] if new else []
 
 
 def _bounded(entries: tuple[LogEntry, ...]) -> tuple[LogEntry, ...]:
