@@ -131,8 +131,7 @@ class Target:
             self.fs, self.root = pafs.FileSystem.from_uri(uri)
         except (pa.ArrowInvalid, OSError) as error:
             raise ArchiveError(
-                f"archive.path {self.uri!r} is no place that can be reached: "
-                + str(error).replace(uri, self.uri)
+                f"{self.uri!r} is no place that can be reached: " + str(error).replace(uri, self.uri)
             ) from error
         self.local = isinstance(self.fs, pafs.LocalFileSystem)
 

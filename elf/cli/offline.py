@@ -137,7 +137,10 @@ def run(
 
 @app.command()
 def reduce(
-    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="Where they go: a name in .states.")],
+    out: Annotated[
+        str,
+        typer.Option("--out", metavar="FILE", help="Where they go: a path, or a URI, in .states."),
+    ],
     query: Annotated[str | None, typer.Option("--query", "-q", help="The query.", metavar="SQL")] = None,
     file: SqlFile = None,
     archive: ArchivePaths = None,
@@ -168,9 +171,11 @@ def reduce(
 
 @app.command()
 def merge(
-    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Of elf offline reduce, or merge.")],
+    files: Annotated[
+        list[str], typer.Argument(metavar="FILE...", help="Of elf offline reduce, or merge: paths, or URIs.")
+    ],
     out: Annotated[
-        Path | None,
+        str | None,
         typer.Option(
             "--out", metavar="FILE", help="Partial states again (.states), or rows (.parquet, .csv, .json)."
         ),

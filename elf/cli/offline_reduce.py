@@ -15,7 +15,7 @@ from elf.cli.compare import check_spark
 from elf.cli.offline_run import name_damaged, question_of, say_lacking, setting, windows_of
 from elf.cli.options import ArchiveQuery, Output
 from elf.cli.printing import printer, say, use_utf8
-from elf.cli.results import check_suffix, part_of, write_result
+from elf.cli.results import check_suffix, write_result
 from elf.cli.spans import span_of
 from elf.errors import UserError
 
@@ -30,7 +30,7 @@ class ReduceOptions:
     """The command line of ``elf offline reduce``."""
 
     query: ArchiveQuery
-    out: Path
+    out: str
     skip_damaged: bool
     master: str
     conf: tuple[str, ...]
@@ -39,7 +39,8 @@ class ReduceOptions:
 def run_reduce(options: ReduceOptions) -> int:
     """Reduce, and write the states. Raises ``UserError`` and its kinds."""
     check_spark()
-    _check_states(options.out)
+    out = _File(options.out)
+    out.check()
     logging.disable(logging.ERROR)  # as in ``elf.cli.offline_run``
     conf = dict(map(setting, options.conf))
     text = options.query.sql("-q SQL and -f FILE")
@@ -52,27 +53,32 @@ def run_reduce(options: ReduceOptions) -> int:
     brief = asked.bytes <= session.BRIEF_BYTES_MAX
     with session.opened(options.master, brief=brief, conf=conf) as spark:
         states = regional.reduced(spark, asked, text, span, damaged)
-    _write(states, options.out)
+    out.write(states)
     return 0
 
 
-def run_merge(names: Sequence[Path], out: Path | None, output: Output) -> int:
+def run_merge(names: Sequence[str], out: str | None, output: Output) -> int:
     """Merge, and write states or rows, or print rows. Raises ``UserError``."""
     check_spark()
-    if out is not None:
-        _check_states(out) if out.suffix == SUFFIX else check_suffix(out)
+    further = _File(out) if out is not None and (out.endswith(SUFFIX) or "://" in out) else None
+    if further is not None:
+        further.check()
+    elif out is not None:
+        check_suffix(Path(out))
     from spark_backend import regional
 
-    parts = [(str(name), regional.read(_bytes(name), str(name))) for name in names]
-    states = regional.merged(parts)
+    files = [(file.name, file.read()) for file in map(_File, names)]
+    states = regional.merged([(name, regional.read(data, name)) for name, data in files])
     use_utf8()
-    if out is not None and out.suffix == SUFFIX:
-        _write(states, out)
+    if further is not None:
+        further.write(states)
         return 0
     rows = regional.rows_of(states)
     if out is not None:
-        write_result(rows, out)
-        say(f"elf: {rows.num_rows:,} rows are in {out}; {_moved(names, states)}")
+        write_result(rows, Path(out))
+        size = sum(len(data) for _, data in files)
+        moved = f"{size:,} bytes of states in place of {states.source_bytes:,} bytes of archive"
+        say(f"elf: {rows.num_rows:,} rows are in {out}; {moved}")
         return 0
     shown = printer(output.value)
     shown.windows(windows_of(rows))
@@ -80,30 +86,37 @@ def run_merge(names: Sequence[Path], out: Path | None, output: Output) -> int:
     return 0
 
 
-def _moved(names: Sequence[Path], states: States) -> str:
-    size = sum(name.stat().st_size for name in names)
-    return f"{size:,} bytes of states in place of {states.source_bytes:,} bytes of archive"
+class _File:
+    """Partial states at a path, or at a URI of a place where archives may be too."""
 
+    def __init__(self, name: str) -> None:
+        """Raises ``UserError``."""
+        from agents.archive.partitions import Target
 
-def _write(states: States, out: Path) -> None:
-    data = msgspec.msgpack.encode(states)
-    with part_of(out) as part:
-        part.write_bytes(data)
-    say(
-        f"elf: {states.table.num_rows:,} groups of panes are in {out}: {len(data):,} bytes in place of "
-        f"{states.source_bytes:,} bytes of {len(states.sources):,} archive files"
-    )
+        folder, _, self._last = name.rpartition("/")
+        self._target = Target(folder or ("/" if name.startswith("/") else "."))
+        self.name = f"{self._target.uri}/{self._last}" if "://" in name else name
+        self._path = f"{self._target.root}/{self._last}"
 
+    def check(self) -> None:
+        """Before the work. Raises ``UserError``."""
+        if not self._last.endswith(SUFFIX):
+            raise UserError(f"--out {self.name}: files of partial states end with {SUFFIX}")
+        if self._target.local and not Path(self._target.root).is_dir():
+            raise UserError(f"cannot write {self.name}: there is no folder {self._target.root}")
 
-def _check_states(out: Path) -> None:
-    if out.suffix != SUFFIX:
-        raise UserError(f"--out {out}: files of partial states end with {SUFFIX}")
-    if not out.parent.is_dir():
-        raise UserError(f"cannot write {out}: there is no folder {out.parent}")
+    def read(self) -> bytes:
+        """Raises ``UserError``."""
+        data = self._target.read(self._path)
+        if data is None:
+            raise UserError(f"cannot read {self.name}: there is no such file")
+        return data
 
-
-def _bytes(name: Path) -> bytes:
-    try:
-        return name.read_bytes()
-    except OSError as error:
-        raise UserError(f"cannot read {name}: {error.strerror}") from None
+    def write(self, states: States) -> None:
+        """Whole, or not at all. Raises ``UserError``."""
+        data = msgspec.msgpack.encode(states)
+        self._target.place(self._path, [data])
+        say(
+            f"elf: {states.table.num_rows:,} groups of panes are in {self.name}: {len(data):,} bytes "
+            f"in place of {states.source_bytes:,} bytes of {len(states.sources):,} archive files"
+        )

@@ -84,10 +84,11 @@ def test_each_region_reduces_and_another_merges_from_the_shell(
     monkeypatch.setattr(session, "opened", lambda *_, **__: nullcontext(spark))
     files = {region: tmp_path / f"{region}.states" for region in ("eu", "ap")}
     for region, path in files.items():
-        args = ["offline", "reduce", "--archive", archives[region], "-q", SQL, "--out", str(path)]
+        out = path.as_uri() if region == "eu" else str(path)
+        args = ["offline", "reduce", "--archive", archives[region], "-q", SQL, "--out", out]
         assert run(args) == 0
     both, rows = tmp_path / "both.states", tmp_path / "rows.json"
-    assert run(["offline", "merge", *map(str, files.values()), "--out", str(both)]) == 0
+    assert run(["offline", "merge", files["eu"].as_uri(), str(files["ap"]), "--out", str(both)]) == 0
     assert run(["offline", "merge", str(both), "--out", str(rows)]) == 0
     said = capsys.readouterr().err
     assert f"groups of panes are in {both}: {both.stat().st_size:,} bytes in place of" in said
@@ -98,6 +99,17 @@ def test_each_region_reduces_and_another_merges_from_the_shell(
     assert "they would count twice" in capsys.readouterr().err
     assert run(["offline", "reduce", "--archive", archives["eu"], "-q", SQL, "--out", "eu.parquet"]) != 0
     assert "end with .states" in capsys.readouterr().err
+    nowhere = tmp_path / "nowhere" / "x.states"
+    for name, why in (
+        (str(nowhere), "there is no folder"),
+        (nowhere.as_uri(), "there is no folder"),
+        ("nfs://x/y.states", "'nfs://x' is no place that can be reached"),
+        ("file:///tmp/rows.parquet", "end with .states"),
+    ):
+        assert run(["offline", "merge", str(both), "--out", name]) != 0
+        assert why in capsys.readouterr().err
+    assert run(["offline", "merge", str(both), nowhere.as_uri()]) != 0
+    assert "there is no such file" in capsys.readouterr().err
 
 
 def test_what_must_not_be_merged_is_not(
