@@ -152,7 +152,12 @@ def _contents(words: Words) -> str:
     """What stands after SET TABLE … FROM."""
     if words.next_is("TABLE"):
         return TABLE_OF + words.name("the table's name")
-    return words.string("a file in quotes ('products.csv'), or TABLE and the name of one")
+    place = words.index
+    file = words.string("a file in quotes ('products.csv'), or TABLE and the name of one")
+    if file.startswith(TABLE_OF):
+        words.index = place
+        words.fail(f"expected './{file}' for a file of this name")
+    return file
 
 
 def _scale(words: Words) -> tuple[int, tuple[int, int] | None]:

@@ -25,6 +25,8 @@ def files_of(query: Query) -> dict[str, str]:
     ]
     found: dict[str, exp.Table] = {}
     for table in tables:
+        if table.name.startswith(TABLE_OF) and not table.meta.get("table"):
+            raise query.source.at(table, f"write './{table.name}' for a file of this name")
         first = found.setdefault(name_of(query.source, table).lower(), table)
         if first is not table and (file_of(first) != file_of(table) or _is_asked(first) or _is_asked(table)):
             name = name_of(query.source, table)

@@ -182,6 +182,8 @@ def test_a_table_of_a_job_is_named_like_a_file_and_is_none() -> None:
     (statement,) = parse("ALTER JOB j SET TABLE c FROM TABLE client RESET")
     assert isinstance(statement, AlterJob)
     assert (statement.table, statement.reset) == (("c", "TABLE client"), True)
+    with pytest.raises(QueryError, match=r"expected '\./TABLE client' for a file of this name"):
+        parse("ALTER JOB j SET TABLE c FROM 'TABLE client'")
 
 
 def test_the_files_of_a_text_are_found_in_its_tokens() -> None:
