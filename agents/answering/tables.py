@@ -138,6 +138,8 @@ class Tables:
             after, more = b"", True
             while more:
                 one = yield from self._read(part, equals, after, anywhere=anywhere)
+                if some and one.kept.table != some[0].kept.table:  # another key, and so another order
+                    raise Lacks(f"table {spec.name} is found by {', '.join(one.kept.key)} since a moment ago")
                 some.append(one)
                 after, more, size = one.next, one.more, size + len(one.rows)
                 if size > BYTES_MAX:

@@ -61,6 +61,39 @@ def test_an_answer_that_another_one_has_overtaken_is_asked_for_again() -> None:
     assert done.value.value.number == more
 
 
+def test_rows_in_portions_are_read_anew_where_they_get_another_key_meanwhile() -> None:
+    world = World(302, 3, checking=False)
+    spec, _ = begun(world, 6_000, rate_ms=500, query=QUERY)
+    world.run(3_000)
+    said(world, 2, CREATE)
+    world.run(2_000)
+    node = world.agents[2].node
+    (table,) = node.log.outputs()
+    gathering = node.clients.statements._tables.gathered(table, anywhere=False)
+    (asked,) = next(gathering)
+    assert isinstance(asked, ToAddress)
+    assert isinstance(asked.request, ReadTable)
+    there = leader(world, spec).store.tables.read(asked.request)
+    assert isinstance(there, TableRows)
+    rekeyed = replace(there, kept=replace(there.kept, table=f"{table.app.hex()}.9"))
+
+    def told(rows: TableRows, *, more: bool = False) -> list[Answer]:
+        return [Answer(id=0, body=msgspec.msgpack.encode(replace(rows, more=more, next=b"x" * more)))]
+
+    (asked,) = gathering.send(told(there, more=True))
+    assert isinstance(asked, ToAddress)
+    assert isinstance(asked.request, ReadTable)
+    assert asked.request.after == b"x"
+    (asked,) = gathering.send(told(rekeyed, more=True))
+    assert isinstance(asked, ToAddress)
+    assert isinstance(asked.request, ReadTable)
+    assert asked.request.after == b""
+    gathering.send(told(rekeyed, more=True))
+    with pytest.raises(StopIteration) as done:
+        gathering.send(told(rekeyed))
+    assert [one.kept for one in done.value.value] == [rekeyed.kept] * 2
+
+
 def test_who_asks_for_a_table_whose_place_another_one_takes_is_answered_by_that_one() -> None:
     world = World(303, 3, checking=False)
     begun(world, 6_000, rate_ms=500, query=QUERY)
