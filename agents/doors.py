@@ -3,8 +3,9 @@
 Rules: what a person or a token sends is read as a client's message and as nothing else, and comes from its
 connection whatever it says; its creator is the name of the key. What an agent sends comes from an address
 that is its own: where the catalog log has the agent of that name, or, while the log has none there, the first
-one to use it. No agent says for another that it is a member, or leads. Connections of this machine's key, and
-plain ones, may say anything.
+one to use it. No agent says for another that it is a member, or leads, or wants a job to have another
+version (as its leader may by itself, protocol 7.17). Connections of this machine's key, and plain ones, may
+say anything.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from agents import codec
 from agents.codec import Message
 from elf.addresses import CLIENT_PREFIX
 from elf.job.catalog.log import CatalogLog
+from elf.job.messages.groups import ReconfigureJob
 from elf.job.messages.log import JoinStream, MoveJobGroup
 from elf.security.principals import Principal
 from elf.security.roles import OPEN_CALLS
@@ -138,6 +140,8 @@ def _is_own(message: Message, name: str, address: str) -> bool:
             return message.name == name and message.address == address
         case MoveJobGroup():
             return message.leader == address
+        case ReconfigureJob():
+            return message.origin == address
         case base.Message():
             return True
         case _:

@@ -73,7 +73,7 @@ from elf.job.group.port import (
     Summarised,
 )
 from elf.job.group.router import Done, Router, ToFlow
-from elf.job.messages.groups import GetReady, JobFailed, Ready
+from elf.job.messages.groups import GetReady, JobFailed, Ready, ReconfigureJob
 from elf.job.messages.log import (
     Follow,
     Hello,
@@ -515,12 +515,12 @@ class Node:
         self, payload: bytes, origin: str, kinds: tuple[type[Message], ...], now_ms: int
     ) -> list[Step]:
         """What others have brought here. Whom it is said to be of is nobody's proof, so it is only what may
-        be of anybody (protocol 12.8)."""
+        be of anybody (protocol 12.8): no wish for another version of a job (protocol 7.17)."""
         try:
             message = unpack(payload)
         except PeerError:
             return []
-        if not isinstance(message, kinds):
+        if not isinstance(message, kinds) or isinstance(message, ReconfigureJob):
             return [Disbelieved(type(message).__name__, origin, "it must come from who says it")]
         return self._arrived(origin, message, now_ms)
 

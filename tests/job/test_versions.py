@@ -9,11 +9,13 @@ from itertools import pairwise
 
 import pytest
 
-from agents.codec import Message
+import overlay as ring
+from agents.codec import Message, pack
 from elf.fields import replace
 from elf.job.catalog.readers import is_read
-from elf.job.effects import SaveJob
+from elf.job.effects import Disbelieved, SaveJob
 from elf.job.group.master import Master
+from elf.job.messages.groups import ReconfigureJob
 from elf.job.messages.log import Follow, VersionEnded
 from elf.job.spec import JobSpec, VersionRecord
 from elf.windows import Landmark, Sliding
@@ -27,6 +29,18 @@ from tests.support.versions import answered, check, reconfigure, said, state, tr
 
 SEEDS = range(int(os.environ.get("ELF_TEST_SEEDS", "1")))
 """Of random histories. More: ``ELF_TEST_SEEDS=50 pytest tests/job/test_versions.py -k random``."""
+
+
+def test_nobody_routes_the_wish_for_another_version() -> None:
+    """Its leader may have said it, or anybody on the way."""
+    world = World(4, 2)
+    spec, _ = begun(world, 5_000)
+    lead = world.leader(spec)
+    wish = ReconfigureJob(id=1, origin=lead.address, uid=spec.uid, verb="pause")
+    brought = ring.Delivered(bytes(16), pack(wish), lead.address, 1)
+    why = "it must come from who says it"
+    assert lead.node.settle([brought], world.now) == [Disbelieved("ReconfigureJob", lead.address, why)]
+    assert next(m for m in lead.node.job_groups.jobs() if m.spec.uid == spec.uid).state == "active"
 
 
 BOTH = (Sliding(2 * SECOND, 2 * SECOND), Sliding(8 * SECOND, 2 * SECOND))

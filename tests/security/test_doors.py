@@ -28,6 +28,7 @@ from agents.main import _parser, ended, run
 from elf.client import Client, connect
 from elf.client.connection import Connection
 from elf.errors import ConfigError, ElfError, UserError
+from elf.job.messages.groups import ReconfigureJob
 from elf.job.messages.log import Hello, JoinStream, LogTail, LogVoters, MemberLeft
 from elf.security.folder import load as load_keys
 from elf.security.loopback import make_loopback
@@ -204,10 +205,11 @@ def forged(address: str) -> dict[str, codec.Message]:
         "join": JoinStream(
             stream=STREAM, agent_id="f" * 32, name="web-7", incarnation=1, address=address, since_us=0
         ),
+        "version": ReconfigureJob(id=1, origin=address, uid=f"{1:032x}.1", verb="alter"),
     }
 
 
-@pytest.mark.parametrize("what", ["append", "log", "join"])
+@pytest.mark.parametrize("what", ["append", "log", "join", "version"])
 async def test_a_person_may_not_say_what_agents_say(closed: Closed, what: str) -> None:
     before = closed.count("messages_refused", "kind")
     security = closed.security("ada")
@@ -255,7 +257,7 @@ async def test_a_person_cannot_be_reached_at_an_address(closed: Closed) -> None:
     await posing.close()
 
 
-@pytest.mark.parametrize("what", ["append", "log", "join", "ping", "claims"])
+@pytest.mark.parametrize("what", ["append", "log", "join", "version", "ping", "claims"])
 async def test_an_agent_may_not_speak_for_another(closed: Closed, what: str) -> None:
     """Its key is right, and it says that it is at the other one's address, or in an envelope of its own that
     the other one is a member, or leads."""
