@@ -135,11 +135,11 @@ measures nothing; it takes some five minutes on two cores.
 
 Every figure is made of other benches' answers, so each of its points can be measured again by its command.
 Flink and Spark Structured Streaming stand beside elf where `elf bench peers --install flink spark` has
-installed them, Google's hash maps where g++ and libsparsehash-dev are, rsyslog as the shipper where it is
-(`apt-get install rsyslog`): what is missing is named. Real agents are 4, 16 and 64 at most (`--agents-max`),
-simulated ones 64 to 10,240 (`--simulated-max`; 1,280 where jobs are at work): whole nodes on virtual time,
-whose CPU is measured and charged. All of it takes hours, most of them for the simulated fleets and for 300 s
-windows in other engines.
+installed them (`--envs` says where), Google's hash maps where g++ and libsparsehash-dev are, rsyslog as the
+shipper where it is (`apt-get install rsyslog`): what is missing is named. Real agents are 4, 16 and 64 at
+most (`--agents-max`), simulated ones 64 to 10,240 (`--simulated-max`; 1,280 where jobs are at work): whole
+nodes on virtual time, whose CPU is measured and charged. All of it takes hours, most of them for the
+simulated fleets and for 300 s windows in other engines.
 """
 """What the page says of the bench that has a page of its own."""
 

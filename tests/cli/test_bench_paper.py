@@ -155,11 +155,11 @@ def test_what_cannot_be_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 def test_what_is_not_here_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither engines nor Java, Spark nor rsyslog: the commands are those that can run all the same."""
-    monkeypatch.setattr(figures, "ENVS", tmp_path)
     monkeypatch.setattr(figures, "place_of", lambda _: None)
     monkeypatch.setenv("PATH", "")
     monkeypatch.delenv("JAVA_HOME", raising=False)
-    asked = FIGURES["10a"].asks(SIZES[1])
+    quick, whole = (replace(sizes, envs=tmp_path) for sizes in SIZES[:2])
+    asked = FIGURES["10a"].asks(whole)
     assert asked.lacking[0].startswith("not installed: Flink SQL, Spark Structured Streaming; install with")
     assert all("--engines duckdb --window" in command for command in asked.commands)
     asked = FIGURES["13a"].asks(SIZES[0])
@@ -169,8 +169,8 @@ def test_what_is_not_here_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         python = tmp_path / name / "bin" / "python"
         python.parent.mkdir(parents=True)
         python.touch()
-    assert len(FIGURES["10a"].asks(SIZES[0]).commands) == 1
-    asked = FIGURES["10a"].asks(SIZES[1])
+    assert len(FIGURES["10a"].asks(quick).commands) == 1
+    asked = FIGURES["10a"].asks(whole)
     assert asked.lacking[0].startswith("no java for Flink SQL, Spark Structured Streaming: install")
     assert all("--engines duckdb --window" in command for command in asked.commands)
     assert "code" in " ".join(FIGURES["10b"].read({}).lacking)

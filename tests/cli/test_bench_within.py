@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
+from collections import Counter
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
 from elf.client import Window
-from elf.errors import UserError
+from elf.errors import ElfError, UserError
 from elf.schema import Column, Schema
 from lab.bench.measure import plan_of
 from lab.bench.metered import Meter
-from lab.bench.within.bench import Within
+from lab.bench.within.bench import ENGINES, Within, engines
+from lab.bench.within.beside import Beside, Seen, Took, beside
 from lab.bench.within.kept import STREAM, Kept
-from lab.bench.within.load import LINES, WORKLOADS, Lines
+from lab.bench.within.load import LINES, WORKLOADS, Lines, Workload
 from lab.bench.within.overload import JOBS, Costs, job_of, judged
-from lab.bench.within.spark import Took
 
 SCHEMA = Schema(
     (Column("ts", "timestamp"), *(Column(name, "text") for name in ("person", "word", "text"))), "ts"
@@ -73,12 +77,91 @@ def test_windows_that_are_late_and_rows_that_are_left_out_are_not_done() -> None
     assert (found.core, found.loop_share) == (1.0, 0.15)
 
 
-def test_the_report_has_spark_beside_the_same_workload_and_says_which_runs_kept_it() -> None:
+def test_the_report_has_other_engines_beside_the_same_workload_and_says_which_runs_kept_it() -> None:
     kept = [Kept(100, 600.0, [50.0] * 99 + [110.0], 0), Kept(100, 600.0, [50.0] * 10, 3)]
-    report = Within().report({"word count": kept, "spark, word count": [Took([500.0] * 4)]})
+    report = Within().report(
+        {
+            "word count": kept,
+            "spark, word count": [Took([500.0] * 4, 600.0, 0)],
+            "flink, word count": [Took([20.0] * 4, 600.0, 2)],
+            "flink, sessions": [Took([30.0, 40.0], 600.0, 0)],
+        }
+    )
     assert "word count: 1 of 2 runs met the bound with nothing left out" in report.notes
-    median = next(figure for figure in report.figures if figure.what == "word count, p50 of windows")
-    assert (median.elf, dict(median.beside)) == (50.0, {"Spark": 500.0})
+    assert "flink, word count: 2 of 4 windows have other counts than what was written" in report.notes
+    figures = {figure.what: figure for figure in report.figures}
+    median = figures["word count, p50 of windows"]
+    assert (median.elf, dict(median.beside)) == (
+        50.0,
+        {"Spark Structured Streaming": 500.0, "Flink SQL": 20.0},
+    )
+    assert figures["Flink SQL, sessions: windows (p50, p99)"].elf == (30.0, 40.0)
+
+
+def test_a_window_of_an_engine_is_there_with_its_last_row() -> None:
+    start, seen = 1_767_225_600_000, Seen()
+    for line, late_ms in (
+        (b"Picked up JAVA_TOOL_OPTIONS: -D", 0),
+        (b"+I[2026-01-01T00:00, w1, 1]", 5),  # as Flink prints it at a full minute
+        (b"+I[2026-01-01T00:00:01, w1, 2]", 1_010),
+        (b"+I[2026-01-01T00:00:01, a, b], 3]", 1_020),
+        (b"+I[2026-01-01 00:00:02.0, w1, 4]\r\n", 2_500),  # as Spark does
+        (b"+I[2026-01-01 00:00:02.25, w1, 8]", 2_600),
+        (b"+I[2026-01-01T00:00:03, w1, 1]", 3_001),
+    ):
+        seen.hear(line, start + late_ms)
+    written = Counter({start: 1, start + 999: 4, start + 1_000: 5, start + 1_400: 8})
+    found = seen.took(WORKLOADS["word count"], 600.0, written, warm=1)
+    assert found == Took([20.0, 500.0, 350.0], 600.0, wrong=1), "that of 2 s has 4 of 13"
+    assert seen.took(WORKLOADS["sessions"], 600.0, written, warm=1).wrong == 0
+
+
+COUNTS = """
+import json, socket, sys
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+job = json.loads(sys.argv[3])
+epoch, size = datetime(1970, 1, 1, tzinfo=UTC), timedelta(milliseconds=job["size_ms"])
+counts, last = Counter(), 0
+print("something else", flush=True)
+for line in socket.create_connection(("127.0.0.1", job["port"])).makefile():
+    row = json.loads(line)
+    number = (datetime.fromisoformat(row["ts"]) - epoch) // size
+    if number != last:
+        end = (epoch + (last + 1) * size).replace(tzinfo=None)
+        print(*(f"+I[{end}, {key}, {n}]" for key, n in counts.items()), sep="\\n", flush=True)
+        counts, last = Counter(), number
+    counts[row[job["key"]]] += 1
+"""
+
+
+def test_an_engine_gets_lines_and_its_windows_are_timed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lab.bench.within.beside.WARM_SECS", 0.0)
+    (tmp_path / "counts.py").write_text(COUNTS)
+    engine = Beside("counts", "Counts", (sys.executable, str(tmp_path / "counts.py")))
+    found = beside(engine, Workload("word", "", 100, 100), 500.0, 5.0)
+    assert found.took_ms
+    assert (found.rate, found.wrong) == (500.0, 0)
+    (tmp_path / "counts.py").write_text("raise OSError('no heap')")
+    with pytest.raises(ElfError, match=r"Counts stopped with status 1(?s:.*)OSError: no heap"):
+        beside(engine, WORKLOADS["sessions"], 500.0, 5.0)
+
+
+@pytest.mark.skipif(
+    "ELF_TEST_ENVS" not in os.environ,
+    reason="ELF_TEST_ENVS names no folder that `elf bench peers --envs` has made",
+)
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("workload", WORKLOADS)
+@pytest.mark.parametrize("name", ENGINES)
+def test_the_engines_count_what_was_written(name: str, workload: str) -> None:
+    there, lacking = engines(Path(os.environ["ELF_TEST_ENVS"]))
+    assert name in there, lacking
+    found = beside(there[name], WORKLOADS[workload], 100.0, 10.0)
+    assert found.took_ms
+    assert found.wrong == 0
 
 
 def test_what_planning_takes_is_measured(capsys: pytest.CaptureFixture[str]) -> None:
@@ -88,6 +171,27 @@ def test_what_planning_takes_is_measured(capsys: pytest.CaptureFixture[str]) -> 
     assert [figure["beside"] for figure in said["figures"]] == [{"target": 3.0}]
 
 
-def test_who_is_not_there_is_named() -> None:
-    with pytest.raises(UserError, match="--only flink: there are sessions, word count, windowed word count"):
-        Within(only=["flink"])
+def test_who_is_not_there_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_java() -> None:
+        raise UserError("Spark needs Java 17")
+
+    monkeypatch.setattr("lab.bench.within.bench.check_spark", no_java)
+    with pytest.raises(UserError, match="--only storm: there are sessions, word count, windowed word count"):
+        Within(only=["storm"])
+    how = f"not installed: Flink SQL; install with: elf bench peers --envs {tmp_path} --install flink"
+    with pytest.raises(UserError, match=f"^--only flink, word count: {how}$"):
+        Within(only=["flink, word count"], envs=tmp_path)
+    assert Within(envs=tmp_path).report({}).notes[1:] == [
+        "Spark Structured Streaming is not here: Spark needs Java 17",
+        how,
+    ]
+    with pytest.raises(UserError, match="--only spark, sessions: Spark Structured Streaming is not"):
+        Within(only=["spark, sessions"], envs=tmp_path)
+    python = tmp_path / "flink" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.touch()
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    assert engines(tmp_path)[0]["flink"].python == (str(python), "-I")
+    monkeypatch.delenv("JAVA_HOME")
+    monkeypatch.setenv("PATH", "")
+    assert engines(tmp_path)[1]["flink"] == "no java for Flink SQL: install Java 17, or set JAVA_HOME"

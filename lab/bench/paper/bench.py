@@ -21,6 +21,7 @@ from lab.bench.paper import folder
 from lab.bench.paper.curves import Kind
 from lab.bench.paper.figures import FIGURES, Asked, Sizes, numbered
 from lab.bench.paper.measured import Measured, measured
+from lab.bench.peers.engines import ENVS
 from lab.bench.runner import Bench, Figure, Report, Scratch
 from lab.bench.suite import Ran, machine, run
 
@@ -42,6 +43,9 @@ class Paper(Bench[str, Measured]):
     simulated_max: Annotated[
         int, Option("--simulated-max", min=3, max=12_000, help="Simulated agents, at most.")
     ] = 10_240
+    envs: Annotated[
+        Path, Option("--envs", metavar="DIR", help="Where environments of elf bench peers are, for 10a.")
+    ] = ENVS
 
     def __post_init__(self) -> None:
         """Raises ``UserError``."""
@@ -51,7 +55,12 @@ class Paper(Bench[str, Measured]):
 
     def sides(self, scratch: Scratch) -> Mapping[str, Callable[[], Measured]]:
         """A figure each, in the paper's order."""
-        sizes = Sizes.of(quick=self.quick, agents_max=self.agents_max, simulated_max=self.simulated_max)
+        sizes = Sizes.of(
+            quick=self.quick,
+            agents_max=self.agents_max,
+            simulated_max=self.simulated_max,
+            envs=self.envs,
+        )
         asked = {number: FIGURES[number].asks(sizes) for number in numbered(self.figure)}
         commands = dict.fromkeys(command for one in asked.values() for command in one.commands)
         where, ran = machine(), self._running(list(commands), scratch)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 from elf.errors import UserError
 from lab.bench.paper import readers
 from lab.bench.paper.readers import PAPER_AGENTS, Read
-from lab.bench.peers.engines import ENVS, chosen, how_to_install, lacks_java, missing
+from lab.bench.peers.engines import ENVS, able, chosen
 from lab.bench.rotation.writers import place_of
 
 REAL: Final = (4, 16, 64)
@@ -30,18 +32,20 @@ QUICK_ROWS: Final = {"flink": 8_000, "spark": 60_000}
 
 @dataclass(frozen=True)
 class Sizes:
-    """How much is measured. ``real`` and ``simulated``: the agents of each fleet."""
+    """How much is measured. ``real`` and ``simulated``: the agents of each fleet; ``envs``: as in ``elf bench
+    peers``."""
 
     quick: bool
     real: Sequence[int]
     simulated: Sequence[int]
+    envs: Path = ENVS
 
     @staticmethod
-    def of(*, quick: bool, agents_max: int, simulated_max: int) -> Sizes:
+    def of(*, quick: bool, agents_max: int, simulated_max: int, envs: Path = ENVS) -> Sizes:
         """Up to these numbers of agents, which are among them; the smallest alone for a quick look."""
         if quick:
-            return Sizes(True, (min(3, agents_max),), (min(16, simulated_max),))
-        return Sizes(False, _up_to(REAL, agents_max), _up_to(SIMULATED, simulated_max))
+            return Sizes(True, (min(3, agents_max),), (min(16, simulated_max),), envs)
+        return Sizes(False, _up_to(REAL, agents_max), _up_to(SIMULATED, simulated_max), envs)
 
     @property
     def busy(self) -> Sequence[int]:
@@ -73,16 +77,10 @@ class PaperFigure:
 
 
 def _windows(sizes: Sizes) -> Asked:
-    peers = chosen(STREAMING)
-    absent = missing(peers, ENVS.expanduser())
-    there = [peer for peer in peers if peer not in absent]
-    lacking = [how_to_install(absent, ENVS)] if absent else []
-    if there and lacks_java():
-        titles = ", ".join(peer.title for peer in there)
-        lacking.append(f"no java for {titles}: install Java 17, or set JAVA_HOME")
-        there = []
+    there, lacking = able(chosen(STREAMING), sizes.envs)
     lacking.append("Muppet and Storm: the paper's peers; neither is in a registry of Python's packages")
-    peers_ = "elf bench peers --query sliding"
+    where = "" if sizes.envs == ENVS else f" --envs {shlex.quote(str(sizes.envs))}"
+    peers_ = f"elf bench peers{where} --query sliding"
     if sizes.quick:  # others take a minute each for files that are long enough for elf
         rows = {"duckdb": 200_000, **{peer.name: QUICK_ROWS[peer.name] for peer in there}}
         how = "--repeat 1 --window 60 --engines"

@@ -43,6 +43,7 @@ from lab.bench.peers.engines import (
     install,
     lacks_java,
     missing,
+    needs_java,
 )
 from lab.bench.peers.serve import Job, Rows
 from lab.bench.plots import draw_bars
@@ -285,8 +286,8 @@ class Peers(Bench[str, Round]):
         able, absent = self._known()
         if absent and self.engines is not None:
             raise UserError(how_to_install(absent, self._envs))
-        if lacks_java() and (stuck := [peer.title for peer in able if peer.needs_java]):
-            raise UserError(f"no java for {', '.join(stuck)}: install Java 17, or set JAVA_HOME")
+        if lacks_java() and (stuck := [peer for peer in able if peer.needs_java]):
+            raise UserError(needs_java(stuck))
         if not self._task.job.tumbles and (self.window or 0) * 1000 % self._task.job.slide_ms:
             raise UserError(f"--window {self.window}: windows that slide every 5 s are multiples of that")
         if self._events < ROWS_MIN:

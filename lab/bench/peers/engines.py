@@ -83,6 +83,22 @@ def lacks_java() -> bool:
     return shutil.which("java") is None and "JAVA_HOME" not in os.environ
 
 
+def able(peers: Sequence[Engine], envs: Path) -> tuple[list[Engine], list[str]]:
+    """Those that can run here; and of the others why they cannot, and what to install."""
+    absent = missing(peers, envs.expanduser())
+    why = [how_to_install(absent, envs)] if absent else []
+    there = [peer for peer in peers if peer not in absent]
+    if lacks_java() and (stuck := [peer for peer in there if peer.needs_java]):
+        why.append(needs_java(stuck))
+        there = [peer for peer in there if not peer.needs_java]
+    return there, why
+
+
+def needs_java(peers: Iterable[Engine]) -> str:
+    """One line that names them, where Java is missing."""
+    return f"no java for {', '.join(peer.title for peer in peers)}: install Java 17, or set JAVA_HOME"
+
+
 def install(names: Sequence[str], envs: Path, peers: Sequence[Engine] = PEERS) -> int:
     """Make the environments anew; pip's own configuration says where packages come from. Raises
     ``UserError``; what is half done is removed."""

@@ -4,18 +4,20 @@
   at the rate at which it says that it keeps it, with nothing left out.
 - One agent that gets 1.4 and 1.8 times what it can do, beside an oracle (``lab.bench.within.overload``).
 - What deciding which rows are left out takes of a core.
-- Spark Structured Streaming with the same lines at the same rate, where it is installed.
+- Spark Structured Streaming and Flink SQL with the same lines at the same rate, where they are installed.
 """
 
 from __future__ import annotations
 
 import os
 import statistics
+import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import count
+from pathlib import Path
 from typing import Annotated, ClassVar, Final
 
 import msgspec
@@ -28,19 +30,20 @@ from elf.planning.overload import LOOK_MS, Lag
 from elf.ql.promises import Promise
 from lab.bench.campaign import check_spark
 from lab.bench.options import Repeat
+from lab.bench.peers.engines import ENVS, able, chosen
 from lab.bench.runner import Bench, Figure, Report, Scratch, percentiles
-from lab.bench.sides import ask
+from lab.bench.within.beside import Beside, Took, beside
 from lab.bench.within.kept import Kept, kept
 from lab.bench.within.load import WORKLOADS
 from lab.bench.within.overload import BOUND_MS, JOBS, Overloaded, overloaded
-from lab.bench.within.spark import Asked, Took, spark
 from lab.chaos.engine import STREAM, plan
 from lab.chaos.world import World
 
 TIMES: Final = {"overload 1.4": 1.4, "overload 1.8": 1.8}
 PLANNER: Final = "planner"
-SPARK: Final = {f"spark, {name}": name for name in WORKLOADS}
-SIDES: Final = (*WORKLOADS, *TIMES, PLANNER, *SPARK)
+ENGINES: Final = {"spark": "Spark Structured Streaming", "flink": "Flink SQL"}
+BESIDE: Final = {f"{engine}, {name}": (engine, name) for name in WORKLOADS for engine in ENGINES}
+SIDES: Final = (*WORKLOADS, *TIMES, PLANNER, *BESIDE)
 PLANNED_JOBS: Final = 32
 LOOKS: Final = 100
 PROMISE: Final = Promise(500_000, 99.0)
@@ -73,13 +76,19 @@ class Within(Bench[str, Run]):
         list[str] | None, Option("--only", metavar="NAME", help="These sides only; repeat it.")
     ] = None
 
-    once: ClassVar = (*TIMES, PLANNER, *SPARK)
+    envs: Annotated[
+        Path, Option("--envs", metavar="DIR", help="Where environments of elf bench peers are, for Flink.")
+    ] = ENVS
+
+    once: ClassVar = (*TIMES, PLANNER, *BESIDE)
 
     def __post_init__(self) -> None:
         """Raises ``UserError``."""
         for name in self.only or ():
             if name not in SIDES:
                 raise UserError(f"--only {name}: there are {', '.join(SIDES)}")
+            if name in BESIDE and (why := engines(self.envs)[1].get(BESIDE[name][0])):
+                raise UserError(f"--only {name}: {why}")
 
     def sides(self, scratch: Scratch) -> Mapping[str, Callable[[], Run]]:
         """Those that are wanted and can be run."""
@@ -91,8 +100,8 @@ class Within(Bench[str, Run]):
             rates[name] = found.rate
             return found
 
-        def beside(name: str) -> Run:
-            return ask(spark, Asked(name, rates.get(name, self.rate), self.seconds))
+        def other(engine: Beside, name: str) -> Run:
+            return beside(engine, WORKLOADS[name], rates.get(name, self.rate), self.seconds)
 
         def beyond(times: float) -> Run:
             return overloaded(next(folders), times, self.overload)
@@ -100,16 +109,16 @@ class Within(Bench[str, Run]):
         made: dict[str, Callable[[], Run]] = {name: partial(keeps, name) for name in WORKLOADS}
         made |= {name: partial(beyond, times) for name, times in TIMES.items()}
         made[PLANNER] = planned
-        made |= {} if lacks_spark() else {name: partial(beside, of) for name, of in SPARK.items()}
+        there, _ = engines(self.envs)
+        made |= {side: partial(other, there[of], name) for side, (of, name) in BESIDE.items() if of in there}
         return {name: side for name, side in made.items() if name in (self.only or SIDES)}
 
     def report(self, runs: Mapping[str, Sequence[Run]]) -> Report:
         """Each beside its target. No problem where one is missed: the machine may have been busy."""
-        figures: list[Figure] = []
+        figures = list(_latencies(runs))
         notes = [f"load of the machine {os.getloadavg()[0]:.1f}, {psutil.cpu_count()} cores"]
         for name, found in runs.items():
-            own = [one for one in runs.get(SPARK.get(name, ""), ()) if isinstance(one, Kept)]
-            figures += _figures(name, found, own)
+            figures += _figures(name, found)
         notes += [
             f"{name}: {sum(one.met for one in met)} of {len(met)} runs met the bound with nothing left out"
             for name, found in runs.items()
@@ -120,8 +129,13 @@ class Within(Bench[str, Run]):
             for name, found in runs.items()
             if any(isinstance(one, Overloaded) and one.of_oracle is None for one in found)
         ]
-        if why := lacks_spark():
-            notes.append(f"Spark Structured Streaming is not here: {why}")
+        notes += [
+            f"{name}: {one.wrong} of {len(one.took_ms)} windows have other counts than what was written"
+            for name, found in runs.items()
+            for one in found
+            if isinstance(one, Took) and one.wrong
+        ]
+        notes += engines(self.envs)[1].values()
         facts = {name: _shown(one) for name, (one, *_) in runs.items() if name in self.once}
         details = {name: [_shown(one) for one in found] for name, found in runs.items()}
         return Report({"agents": self.agents, **facts}, figures, notes, {"runs": details})
@@ -135,8 +149,26 @@ def _shown(run: Run) -> dict[str, object]:
     return told
 
 
-def _figures(name: str, found: Sequence[Run], own: Sequence[Kept]) -> list[Figure]:
-    """``own``: of the same workload, beside Spark."""
+def _latencies(runs: Mapping[str, Sequence[Run]]) -> Iterator[Figure]:
+    """Of each workload, elf's beside the other engines'; of one that elf has not done, theirs alone."""
+
+    def took(side: str) -> dict[str, float]:
+        found = [ms for one in runs.get(side, ()) if isinstance(one, Kept | Took) for ms in one.took_ms]
+        return percentiles(found) if found else {}
+
+    for name in WORKLOADS:
+        own = took(name)
+        theirs = {title: found for engine, title in ENGINES.items() if (found := took(f"{engine}, {name}"))}
+        if own and theirs:
+            for q in ("p50", "p99"):
+                others = {title: found[q] for title, found in theirs.items()}
+                yield Figure(f"{name}, {q} of windows", own[q], "ms", others)
+        else:
+            for title, found in theirs.items():
+                yield Figure(f"{title}, {name}: windows (p50, p99)", (found["p50"], found["p99"]), "ms")
+
+
+def _figures(name: str, found: Sequence[Run]) -> list[Figure]:
     match found[0]:
         case Kept(rate=rate):
             every = [one for one in found if isinstance(one, Kept)]
@@ -155,15 +187,8 @@ def _figures(name: str, found: Sequence[Run], own: Sequence[Kept]) -> list[Figur
         case Planned(share=share):
             what = f"what looks at {PLANNED_JOBS} flows that are behind take of a core"
             return [Figure(what, round(100 * share, 3), "%", {"target": 3.0})]
-        case Took(took_ms=took):
-            theirs = percentiles(took)
-            if not own:
-                return [Figure(name, (theirs["p50"], theirs["p99"]), "ms")]
-            ours = percentiles([ms for one in own for ms in one.took_ms])
-            return [
-                Figure(f"{SPARK[name]}, {q} of windows", ours[q], "ms", {"Spark": theirs[q]})
-                for q in ("p50", "p99")
-            ]
+        case Took():
+            return []
     raise AssertionError(name)
 
 
@@ -184,10 +209,19 @@ def planned() -> Planned:
     return Planned(statistics.mean(took))
 
 
-def lacks_spark() -> str:
-    """Why Spark cannot run here; empty: it can."""
+def engines(envs: Path) -> tuple[dict[str, Beside], dict[str, str]]:
+    """The other engines that can run here, and why the others cannot. Spark is in elf's own interpreter,
+    Flink where ``elf bench peers`` has it."""
+    there: dict[str, Beside] = {}
+    lacking: dict[str, str] = {}
     try:
         check_spark()
+        there["spark"] = Beside("spark", ENGINES["spark"], (sys.executable, "-P"))
     except UserError as error:
-        return str(error)
-    return ""
+        lacking["spark"] = f"{ENGINES['spark']} is not here: {error}"
+    found, why = able(chosen(["flink"]), envs)
+    for one in found:
+        there["flink"] = Beside("flink", ENGINES["flink"], (str(one.python(envs.expanduser())), "-I"))
+    for line in why:
+        lacking["flink"] = line
+    return there, lacking
