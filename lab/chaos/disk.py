@@ -11,7 +11,7 @@ from agents.disk.store import ReplicaRow, Store
 from agents.disk.tablestore import TableStore
 from elf.job.commits import PaneCommit, WindowCommit
 from elf.job.replicas import ReplicaName
-from elf.job.tables import TableKept, is_shard
+from elf.job.tables import ShardRound, TableKept, TableRound, is_shard
 from lab.chaos.ledger import Ledger
 
 PAGES_MAX: Final = 1 << 30
@@ -31,6 +31,8 @@ class SimStore(Store):
         self._loose = False
         self.tables.round_rows = 2
         self.tables.begin = self._begin_table  # type: ignore[method-assign]
+        self.tables.copy = self._copy_rows  # type: ignore[method-assign]
+        self.tables.join = self._join_rows  # type: ignore[method-assign]
         self._file.writing = self._writing(self._file.writing)  # type: ignore[method-assign, assignment]
 
     def fill(self, full: bool) -> None:
@@ -76,6 +78,18 @@ class SimStore(Store):
             first = number if kept.shards > 1 else 0 if last is None else last.seq
             told = (number, first, kept.retain_us)
             self._ledger.tables.setdefault(kept.table, self._ledger.tables.get(kept.of, told))
+
+    def _copy_rows(self, said: TableRound) -> bool:
+        whole = TableStore.copy(self.tables, said)
+        if self._ledger is not None:
+            self._ledger.rekeyings.had(said.table, said.number)
+        return whole
+
+    def _join_rows(self, said: ShardRound) -> None:
+        TableStore.join(self.tables, said)
+        for one in self.tables.stored(said.job) if self._ledger is not None else ():
+            if one.kept.table == said.table and self._ledger is not None:
+                self._ledger.rekeyings.had(said.table, one.rounds)
 
     # -- what the ledger hears -------------------------------------------------------------------------------
 

@@ -121,6 +121,8 @@ class Faults:
                 self._people.table(agents[0], fault)
             case "rekey":
                 self._people.rekey(agents[0])
+            case "hold" | "unhold":
+                self._people.hold(agents[0], paused=fault.kind == "hold")
             case "untable":
                 self._people.drop_tables(agents[0])
             case "budget":

@@ -44,6 +44,10 @@ OUTPUTS_SHARE = 0.3
 """The share of schedules in which windows go out of the fleet."""
 TABLES_SHARE = 0.3
 """The share of schedules in which jobs have tables, which are read."""
+HOLDS_SHARE = 0.7
+"""The share of changes of tables' keys that are paused."""
+UNHOLDS_SHARE = 0.75
+"""The share of those that go on before the storm is over."""
 PROGRAM_SHARE = 0.4
 """The share of schedules with a job in Python that counts; of those in which no agent leaves, and none reads
 files, from which rows may be gone."""
@@ -266,6 +270,18 @@ def tables(seed: int, nodes: int, first: int, begun: int) -> tuple[Fault, ...]:
     ]
     if rng.random() < 0.2:
         found.append(Fault("untable", rng.randrange(STORM_MS), (rng.randrange(first),)))
+    return tuple(found)
+
+
+def holds(seed: int, nodes: int, first: int, tabled: tuple[Fault, ...]) -> tuple[Fault, ...]:
+    """Perhaps changes of tables' keys are paused, and go on; each through anybody."""
+    rng, found = random.Random(f"holds {seed} {nodes}"), []
+    for rekey in (fault for fault in tabled if fault.kind == "rekey"):
+        if rng.random() < HOLDS_SHARE:
+            at = rekey.at_ms + rng.choice([50, 100, 150, 200, 400, 1_500])
+            found.append(Fault("hold", at, (rng.randrange(first),)))
+            if rng.random() < UNHOLDS_SHARE:
+                found.append(Fault("unhold", at + rng.randrange(500, 6_000), (rng.randrange(first),)))
     return tuple(found)
 
 

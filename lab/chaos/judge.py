@@ -99,6 +99,8 @@ class Judge:
                 self._windows(spec)
             for output in log.outputs():
                 self._outside(output, log)
+            for text in self._ledger.rekeyings.unfinished(self._world, log):
+                self._say(LOST, text)
             for text in self._readers.wrong() if self._readers is not None else ():
                 self._say(WRONG, text)
             for program in log.programs():

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -42,6 +43,7 @@ from elf.job.spec import Flow, JobSpec
 from elf.job.units import is_mergeable
 from elf.wire.clients import WindowResult
 from lab.chaos.reference import BANG, Counts, Span, Sums, chosen, is_right, reduced
+from lab.chaos.rekeying import Rekeyings
 from lab.chaos.sampled import Pane, Weights, of_all, pane_of
 
 if TYPE_CHECKING:
@@ -128,6 +130,7 @@ class Ledger:
         self.tables: dict[str, tuple[int, int, int]] = {}
         """By table, the numbers of the last result before it and of the one that it began with, and how long
         it retains rows (µs)."""
+        self.rekeyings = Rekeyings(partial(self.found, WRONG))
         self.published: dict[WindowsName, tuple[bytes, bytes]] = {}
         self._numbered: dict[tuple[str, int], WindowsName] = {}
         self.flows: dict[str, Flow] = {}
@@ -161,7 +164,8 @@ class Ledger:
         self._numbers[agent_id] = index
 
     def heard(self, entry: LogEntry) -> None:
-        """A new entry of the catalog log: which agent has which member number."""
+        """A new entry of the catalog log: which agent has which member number, and more."""
+        self.rekeyings.heard(entry)
         if isinstance(entry, MemberJoined):
             self._agents[entry.stream, entry.number] = self._numbers[entry.agent_id]
             self._since.setdefault((entry.stream, entry.number), entry.seq)

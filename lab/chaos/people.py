@@ -10,7 +10,7 @@ from elf.fields import replace
 from elf.job import events as was
 from elf.job.alerts import follow_on
 from elf.job.messages.groups import DropJob, HandOverJob, ReconfigureJob
-from elf.job.messages.log import AddOutput, DropJobEntry
+from elf.job.messages.log import AddOutput, DropJobEntry, PauseRekeying
 from elf.job.output import TABLE, OutputSpec
 from elf.job.spec import JobSpec, is_range
 from elf.job.tables import is_table
@@ -245,6 +245,19 @@ class People:
                 options=tuple(sorted(options.items())),
             )
             agent.node.membership.propose(AddOutput(spec=new), partial(log.has_output, new.uid))
+
+    def hold(self, agent: SimAgent, *, paused: bool) -> None:
+        """What ALTER TABLE … PAUSE, or RESUME, proposes, of all changes of keys that the agent knows of."""
+        log = agent.node.log
+
+        def seen(uid: str) -> bool:
+            return log.is_rekeying_paused(uid) == paused or log.is_dropped(uid)
+
+        for one in filter(is_table, log.outputs() if agent.up else ()):
+            if one.option("of") and not seen(one.uid):
+                agent.node.membership.propose(
+                    PauseRekeying(uid=one.uid, paused=paused), partial(seen, one.uid)
+                )
 
     def drop_tables(self, agent: SimAgent) -> None:
         log = agent.node.log

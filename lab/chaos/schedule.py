@@ -71,6 +71,8 @@ SAID = {
     "output": "windows of job {amount} are wanted outside, through {who}",
     "table": "windows of job {amount} go to a table, made through {who}",
     "rekey": "the tables get another key, through {who}",
+    "hold": "the changes of tables' keys are paused, through {who}",
+    "unhold": "the changes of tables' keys go on, through {who}",
     "untable": "the tables are dropped, through {who}",
     "outside": "the outside takes nothing",
     "boom": "a row comes to {who} that final functions fail on",

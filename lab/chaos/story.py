@@ -198,6 +198,10 @@ class Story:
         self._subscribe()
         if any(fault.kind == "table" for fault in schedule.faults):
             self._read_tables()
+        if any(fault.kind == "hold" for fault in schedule.faults):
+            self.ledger.rekeyings.look(world)
+            for agent in world.agents:
+                agent.store.tables.round_rows = 1
 
     def _calm(self) -> None:
         """All faults of the fleet end; agents that are down are started."""

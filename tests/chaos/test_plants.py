@@ -79,6 +79,8 @@ PLANTS: dict[Plant, Storm] = {
     plants.windows.lets_older_windows_win: storms.tabled_late,
     plants.windows.reads_tables_of_any_moment: storms.tabled,
     plants.windows.reads_tables_before_they_have_all: storms.rekeyed,
+    plants.windows.copies_rows_while_that_is_paused: storms.held,
+    plants.windows.asks_for_rows_while_that_is_paused: storms.held_shards,
     plants.windows.forgets_which_rows_open_panes_have: storms.crashes,
     plants.windows.takes_late_rows_for_counted: storms.unknown,
     plants.programs.sends_slices_at_once: storms.counting,
@@ -103,6 +105,7 @@ PLANTS: dict[Plant, Storm] = {
 
 
 FIRST: dict[Plant, int] = {
+    plants.windows.copies_rows_while_that_is_paused: 2,
     plants.commits.lets_two_lead: 2,
     plants.commits.holds_for_ever: 29,
     plants.rollup.merges_what_overlaps: 2,

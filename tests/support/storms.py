@@ -77,6 +77,22 @@ def rekeyed(rng: random.Random) -> list[Fault]:
     return [Fault("table", 0, (1,)), *(Fault("rekey", at, (2,)) for at in times), *crashes]
 
 
+def held(rng: random.Random) -> list[Fault]:
+    """A job has a table, which gets another key. That is paused, and goes on, while agents are slow, and
+    leaders die."""
+    found = [Fault("table", 0, (1,)), *(Fault("slow disk", 0, (n,), 10_000, 200) for n in range(NODES))]
+    for at in (3_500 + rng.randrange(500), 6_500 + rng.randrange(500)):
+        found.append(Fault("rekey", at, (2,)))
+        found += [Fault("hold", at + ms, (rng.randrange(NODES),)) for ms in (300, 500, 700)]
+        found += [Fault("leader", at + 900, for_ms=600), Fault("unhold", at + 2_800, (rng.randrange(NODES),))]
+    return found
+
+
+def held_shards(rng: random.Random) -> list[Fault]:
+    """The same of a table with three shards, one change of which is paused to the end."""
+    return held(rng)[:-1]
+
+
 def tabled_late(rng: random.Random) -> list[Fault]:
     """A job has a table, and agents come late with what they have of its windows."""
     late = [
@@ -299,6 +315,7 @@ JOBS: dict[Storm, tuple[str, ...]] = {
     ranged: ("ranked", "tallied"),
     tabled_late: ("long",),
     sharded: ("trees",),
+    held_shards: ("trees",),
     begun_before: ("plain", "plain"),
     begun_before_and_killed: ("plain", "plain"),
     counting: ("plain",),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
 
 import numpy as np
 import pytest
@@ -11,9 +11,12 @@ from agents.answering.shards import Told
 from agents.committing.kept import alike
 from agents.disk import tablerows, tablestore
 from elf.fields import replace
-from elf.job.effects import CommitWindows, Deliver, Effect, SaveOutput
+from elf.job.effects import CommitWindows, CopyRows, Deliver, Effect, SaveOutput
 from elf.job.group.outputs import Outputs, _Output
+from elf.job.group.shards import Shards, _Shard
+from elf.job.group.tables import Tables
 from elf.job.ports import Int64s
+from elf.job.tables import TableRound
 from elf.job.worker import assigning
 from elf.job.worker.assigning import Mask
 from elf.job.worker.provenance import OpenProvenance, Run, runs_of
@@ -91,3 +94,26 @@ def reads_tables_before_they_have_all(patch: pytest.MonkeyPatch) -> None:
     """protocol 7.14: a table that takes the place of another one is read when it has its rows."""
     add = tablerows.add
     patch.setattr(tablestore, "add", lambda con, kept, **said: add(con, kept, **said | {"whole": True}))
+
+
+def copies_rows_while_that_is_paused(patch: pytest.MonkeyPatch) -> None:
+    """protocol 7.18: while the change of a key is paused no leader proposes rows for the new table."""
+
+    def copied(tables: Tables) -> Iterator[CopyRows]:
+        for uid, one in tables._kept.items():
+            if not one.whole:
+                yield CopyRows(TableRound(tables._uid, uid, one.rounds + 1))
+
+    patch.setattr(Tables, "_copied", copied)
+
+
+def asks_for_rows_while_that_is_paused(patch: pytest.MonkeyPatch) -> None:
+    """protocol 7.18: nor does the leader of a shard ask for them."""
+    advance = Shards._advance
+
+    def advanced(shards: Shards, one: _Shard, now_ms: int) -> Iterator[Effect]:
+        with pytest.MonkeyPatch.context() as here:
+            here.setattr(shards._log, "is_rekeying_paused", lambda uid: False)
+            yield from list(advance(shards, one, now_ms))
+
+    patch.setattr(Shards, "_advance", advanced)
