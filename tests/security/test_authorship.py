@@ -295,6 +295,10 @@ def test_the_change_of_a_key_is_paused_by_a_word_of_the_owner_of_the_table_said_
     assert not log.is_rekeying_paused(second.uid)
     assert asked(True, pause) == ""
     assert log.is_rekeying_paused(second.uid)
+    again = PauseRekeying(uid=second.uid, paused=True, author=pause)
+    assert (forbidden(log, "other:1", "m:1", again, 1_001_000), grow(log, again)) == ("", ()), (
+        "it says so twice"
+    )
     copy = CatalogLog([decode_entry(encode_entry(one)) for one in log.after(0)], TRUST)
     assert copy.is_rekeying_paused(second.uid)
     assert asked(False, resume) == ""
@@ -302,7 +306,8 @@ def test_the_change_of_a_key_is_paused_by_a_word_of_the_owner_of_the_table_said_
     assert asked(True, said("ALTER TABLE t PAUSE", ROOT)) == ""
     grow(log, DropJobEntry(uid=second.uid, author=said("DROP TABLE t")))
     assert not log.is_rekeying_paused(second.uid)
-    assert grow(log, PauseRekeying(uid=second.uid, paused=True, author=said("ALTER TABLE t PAUSE"))) == ()
+    late = PauseRekeying(uid=second.uid, paused=True, author=said("ALTER TABLE t PAUSE"))
+    assert (forbidden(log, "other:1", "m:1", late, 1_001_000), grow(log, late)) == ("", ())
 
 
 # -- again ---------------------------------------------------------------------------------------------------

@@ -50,6 +50,9 @@ def forbidden(log: CatalogLog, asker: str, voter: str, proposal: Proposal, now_m
                 "" if author is None else stale(author.authored, now_ms / 1_000)
             )
         case PauseRekeying(author=said):
+            stands = log.is_rekeying_paused(proposal.uid) == proposal.paused
+            if stands or log.output(proposal.uid) is None:
+                return ""  # as said before, or too late
             return refused_pause(log, proposal) or (
                 "" if said is None else stale(said.authored, now_ms / 1_000)
             )
