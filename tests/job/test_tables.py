@@ -233,6 +233,34 @@ def test_a_paused_change_is_taken_back_or_ends_with_its_table() -> None:
     assert all(not agent.store.tables.stored(spec.uid) for agent in members(world, spec))
 
 
+@pytest.mark.parametrize("dies", [False, True])
+@pytest.mark.parametrize("paused", [False, True])
+def test_a_table_is_dropped_while_its_key_changes(dies: bool, paused: bool) -> None:
+    world = World(308, 3, checking=False)
+    spec, _ = begun(world, 40_000, rate_ms=500, query=QUERY)
+    world.run(3_000)
+    said(world, 2, CREATE)
+    world.run(3_000)
+    for agent in world.agents:
+        agent.store.tables.round_rows = 0
+    node = world.agents[0].node
+    (table,) = node.log.outputs()
+    options = tuple(sorted((dict(table.options) | {"of": table.uid}).items()))
+    new = replace(table, generation=table.generation + 1, options=options)
+    node.membership.propose(AddOutput(spec=new), lambda: node.log.has_output(new.uid))
+    world.run(1_000)
+    if paused:
+        said(world, 1, "ALTER TABLE seen PAUSE")
+    lead = world.leader(spec)
+    world.run_until(lambda: len(lead.store.tables.stored(spec.uid)) == 2)
+    said(world, 1, "DROP TABLE seen")
+    if dies:  # and the next one finds what the log has dropped
+        lead.crash()
+        moved(world, spec, lead)
+        world.restart(lead)
+    world.run_until(lambda: all(not agent.store.tables.stored(spec.uid) for agent in members(world, spec)))
+
+
 def test_a_key_is_found_through_any_agent_whoever_leads() -> None:
     world = World(301, 4, checking=False)
     spec, until = begun(world, 16_000, rate_ms=500, query=QUERY)

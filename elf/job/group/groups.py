@@ -278,6 +278,7 @@ class JobGroups:
                 tables=job.tables,
                 costs=job.costs,
             )
+            self._outputs.add(job.spec.uid)  # the log may have dropped what its group has
         found = [*self._give_way(), *self._deliver(now_ms)]
         found += [*self.roots.follow(now_ms, flows), *self.reading.attach(now_ms)]
         here = (self._job_groups.get(job.spec.uid) for job in jobs)

@@ -57,8 +57,8 @@ class Tables:
 
     def _look(self) -> None:
         """What the group is to be told next of each table."""
-        wanted: list[SaveTable | CopyRows] = [*self._over(), *self._begun(), *self._copied()]
-        self._wanted = {_table(one): one for one in wanted}
+        wanted: list[SaveTable | CopyRows] = [*self._begun(), *self._copied(), *self._over()]
+        self._wanted = {_table(one): one for one in wanted}  # the last: none that is over gets rows
 
     def _begun(self) -> Iterator[SaveTable]:
         job = None if self._log is None else self._log.job(self._uid)
