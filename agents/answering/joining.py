@@ -8,7 +8,7 @@ the rows are others, they become a version of the job by itself, from whose firs
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -43,6 +43,8 @@ class Joining:
 
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
+        self.renewing: Callable[[Definition, Mapping[str, Table]], Definition | None] = renewed
+        """What becomes of a definition with these rows of its tables."""
 
     def read(
         self, query: Query, creator: str, known: Mapping[str, Table] | None
@@ -77,7 +79,7 @@ class Joining:
         for one in had.tables:
             if one.moment is not None:
                 found[one.name] = yield from self._rows(self._tables.lasting(one.moment.table, one.file))
-        definition = yield from offload(partial(renewed, had, found))
+        definition = yield from offload(partial(self.renewing, had, found))
         if definition is None:
             return None
         return ReconfigureJob(
@@ -125,11 +127,16 @@ def _type(kind: pa.DataType) -> pa.DataType | None:
 def renewed(had: Definition, found: Mapping[str, Table]) -> Definition | None:
     """The same query over other rows of its tables; None: they are the same, or older. Raises ``UserError``
     where the query cannot be asked of them, or would have other columns."""
-    whole = msgspec.structs.replace(had, tables=tuple(_again(one, found.get(one.name)) for one in had.tables))
+    whole = later(had, found)
     plan = whole.plan
     if (plan.named, plan.kinds) != (had.plan.named, had.plan.kinds):
         raise UserError("with the columns that the table has now its own rows would have others")
     return None if plan.does_as(had.plan) else least(whole, plan)
+
+
+def later(had: Definition, found: Mapping[str, Table]) -> Definition:
+    """The same query over rows that have come later. Raises ``UserError`` where a column is gone."""
+    return msgspec.structs.replace(had, tables=tuple(_again(one, found.get(one.name)) for one in had.tables))
 
 
 def _again(had: Contents, table: Table | None) -> Contents:

@@ -127,8 +127,8 @@ class Statements:
         self._job_groups = job_groups
         self.masters = Masters(log, fleet)
         self._tables = Tables(log, fleet, self.masters, me.address, holds)
-        self._joining = Joining(self._tables)
-        self.planning = Planning(log, fleet, self.masters, self._joining)
+        self.joining = Joining(self._tables)
+        self.planning = Planning(log, fleet, self.masters, self.joining)
         self.creators = Creators(log, quotas, self.budgets)
         self._changes = Changes(log, self.masters, self.planning, self.creators)
         self.scaling = Scaling(log, fleet, self.masters, self.planning, self.creators, self._changes)
@@ -270,7 +270,7 @@ class Statements:
 
     def renewed(self, spec: JobSpec) -> Procedure:
         """Of a job that is led here: the rows that it joins may be others now."""
-        wanted = yield from self._joining.renewed(spec)
+        wanted = yield from self.joining.renewed(spec)
         asked = Execute(request=0, sql="", creator=spec.creator)
         return Reply(request=0) if wanted is None else (yield from self._changes.ask(asked, spec, wanted))
 

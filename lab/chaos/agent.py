@@ -39,6 +39,7 @@ from lab.chaos.disk import SimStore
 from lab.chaos.engine import STREAM, with_trees
 from lab.chaos.files import FileLog
 from lab.chaos.filetask import FileTask
+from lab.chaos.joining import renewed
 from lab.chaos.outside import TARGET
 from lab.chaos.past import SLICE_ROWS
 from lab.chaos.ports import PyFunctions, SimClock, SimMaking, SimTasks, SimWork
@@ -55,6 +56,8 @@ HELD_MAX = 200
 """How many messages and events are kept for a stopped process."""
 COPY_AFTER_MS = 1_000
 """Sooner than agents do by default, so that a storm has replicas."""
+RENEW_MS = 1_500
+"""Between two looks at the tables that a job joins; likewise."""
 
 
 class SimAgent:
@@ -69,6 +72,7 @@ class SimAgent:
     copy_after_ms = COPY_AFTER_MS
     past_rows = SLICE_ROWS
     """Archived rows that it reads at a time."""
+    renew_ms = RENEW_MS
     tick_ms_min = 5
     forget_ms = 0
     toys = True
@@ -215,6 +219,7 @@ class SimAgent:
                 copy_after_ms=self.copy_after_ms,
                 eager=world.worker_settings.copies_ms is not None,
                 border_us=world.border_us,
+                renew_ms=self.renew_ms,
             ),
             restored,
             new_cluster_uid=f"of {self.agent_id}",
@@ -222,6 +227,7 @@ class SimAgent:
         )
         if self.toys:
             node.clients.statements.scaling.with_trees = with_trees
+            node.clients.statements.joining.renewing = renewed
         return node
 
     def is_head(self) -> bool:

@@ -37,7 +37,7 @@ def drawn(seed: int, nodes: int, *, in_regions: bool = False) -> Schedule:
     faults += (*features.gone(seed, nodes, first), *broken, *asked, *reduced, *rotated)
     tabled = features.tables(seed, nodes, first, begun)
     faults += (*features.outputs(seed, nodes, first, begun), *tabled)
-    faults += features.holds(seed, nodes, first, tabled)
+    faults += (*features.holds(seed, nodes, first, tabled), *features.joins(seed, nodes, first, tabled))
     faults += (*features.budgets(seed, nodes, first), *begun_late)
     faults += (*features.moves(seed, nodes, first, begun), *features.scales(seed, nodes, first, begun))
     program, ended = features.program(seed, nodes, first, faults, stays=not files)

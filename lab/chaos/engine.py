@@ -38,6 +38,7 @@ from elf.schema import Column, Schema
 from elf.windows import Kind, Sliding, pane_us_of
 from elf.wire.base import Answer
 from elf.wire.clients import Execute
+from lab.chaos.partners import PyJoinMapper
 
 STREAM, BUYS = "clicks", "buys"
 GONE: Final = "gone for good"
@@ -75,6 +76,9 @@ class PyExtractor:
 CLASSED: Final = "and class "
 """In the map of a query that groups by the class of a key beside it."""
 
+BUT: Final = " but those of "
+"""Behind the map of a query that joins a table, before that: another map where the table is another one."""
+
 
 def class_of(key: str) -> str:
     return "xyz"[ord(key[0]) % 3]
@@ -82,7 +86,7 @@ def class_of(key: str) -> str:
 
 def where_of(fragment: Fragment) -> str:
     """The letters that the query's WHERE accepts; empty: all."""
-    return fragment.map_sql.removeprefix("count by key ").removeprefix(CLASSED).strip()
+    return fragment.map_sql.partition(BUT)[0].removeprefix("count by key ").removeprefix(CLASSED).strip()
 
 
 class PyMapper(MapperPort):
@@ -131,6 +135,8 @@ class PyEngine:
         return PyExtractor()
 
     def mapper(self, fragment: Fragment) -> MapperPort:
+        if fragment.tables:
+            return PyJoinMapper(fragment.tables, self.mapper(replace(fragment, tables=())))
         if fragment.function is not None:
             return PyFunctionMapper(fragment.function, self.mapper(replace(fragment, function=None)))
         if fragment.owns:
@@ -440,10 +446,14 @@ def defined(plan: Plan) -> Definition:
     functions = () if plan.final is None else (plan.final,)
     found = Definition(text, (), tables, functions=functions, chosen=plan.chosen)
     for made in {plan, replace(plan, final=None)}:
-        one = found if made.final is not None else found.without("final")
-        if one not in _TOYS:
-            _TOYS[one] = remember(one, made)
+        stands_for(found if made.final is not None else found.without("final"), made)
     return found
+
+
+def stands_for(definition: Definition, plan: Plan) -> None:
+    """That is the plan of it."""
+    if definition not in _TOYS:
+        _TOYS[definition] = remember(definition, plan)
 
 
 def with_trees(asked: Execute, spec: JobSpec, trees: int) -> Generator[list[Ask], list[Answer], Definition]:

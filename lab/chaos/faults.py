@@ -123,6 +123,10 @@ class Faults:
                 self._people.rekey(agents[0])
             case "hold" | "unhold":
                 self._people.hold(agents[0], paused=fault.kind == "hold")
+            case "join table":
+                self._people.join_table(agents[0], fault)
+            case "rejoin":
+                self._people.rejoin(fault)
             case "untable":
                 self._people.drop_tables(agents[0])
             case "budget":

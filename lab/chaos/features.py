@@ -48,6 +48,8 @@ HOLDS_SHARE = 0.7
 """The share of changes of tables' keys that are paused."""
 UNHOLDS_SHARE = 0.75
 """The share of those that go on before the storm is over."""
+JOINS_SHARE = 0.5
+"""The share of schedules with tables in which a job joins one."""
 PROGRAM_SHARE = 0.4
 """The share of schedules with a job in Python that counts; of those in which no agent leaves, and none reads
 files, from which rows may be gone."""
@@ -282,6 +284,18 @@ def holds(seed: int, nodes: int, first: int, tabled: tuple[Fault, ...]) -> tuple
             found.append(Fault("hold", at, (rng.randrange(first),)))
             if rng.random() < UNHOLDS_SHARE:
                 found.append(Fault("unhold", at + rng.randrange(500, 6_000), (rng.randrange(first),)))
+    return tuple(found)
+
+
+def joins(seed: int, nodes: int, first: int, tabled: tuple[Fault, ...]) -> tuple[Fault, ...]:
+    """Perhaps a job joins a table, and is altered."""
+    rng = random.Random(f"joins {seed} {nodes}")
+    made = min((fault.at_ms for fault in tabled if fault.kind == "table"), default=None)
+    if made is None or rng.random() >= JOINS_SHARE:
+        return ()
+    at = made + rng.choice([500, 1_500, 4_000])
+    found = [Fault("join table", at, (rng.randrange(first),))]
+    found += [Fault("rejoin", rng.randrange(at + 1_000, STORM_MS)) for _ in range(rng.choice([0, 1, 2, 4]))]
     return tuple(found)
 
 

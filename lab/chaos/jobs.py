@@ -40,6 +40,8 @@ OWNED = ("plain", "slide", "odd", "where", "both", "trees", "late", "long", "wai
 """Kinds of jobs that may count by an aggregate of one's own."""
 OTHERWISE = ("wait", "leap", "leap trees", "first")
 """They have straggler policies of their own."""
+JOINING = ("plain", "slide", "odd", "where", "late", "wait")
+"""Kinds of jobs that may join a table."""
 READERS = ("over", "joined")
 """They read job 0, which is plain."""
 OWN = ("larger", "final", *READERS)

@@ -22,7 +22,7 @@ from elf.job.tables import is_table
 from elf.job.worker.flowstate import FlowState
 from elf.ql.plan import Fragment
 from elf.windows import Sliding
-from lab.chaos import programs
+from lab.chaos import joining, programs
 from lab.chaos.agent import SimAgent
 from lab.chaos.fates import is_of
 from lab.chaos.files import FileLog
@@ -179,6 +179,8 @@ class Judge:
         if not leader.node.job_groups.has(spec.uid) or stored is None:
             self._say(LOST, f"{spec.name} has no master at {leader.address}")
             return
+        for text in joining.wrong(spec.name, stored.versions, self._readers):
+            self._ledger.found(WRONG, text)  # that stays so
         records = {v.spec.version: v for v in stored.versions if v.state in ("committed", "finished")}
         last: dict[Span, tuple[int, Mapping[str, object], Counts]] = {}
         for row in leader.store.windows(spec.uid, -(1 << 62), 1 << 62):

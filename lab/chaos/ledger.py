@@ -594,6 +594,7 @@ class Ledger:
         if work is None:
             self.found(WRONG, f"{name}: nobody was to make it")
             return
+        self._check_joined(name, work.spec)
         pane_us, sums = work.spec.plan.fragment.pane_us, self.sums(work)
         for span, status, counts in windows_of(row):
             if not status["skipped"]:
@@ -619,6 +620,14 @@ class Ledger:
                     self.found(
                         WRONG, f"{name} names {status['missing']} as missing; its panes lack {missing}"
                     )
+
+    def _check_joined(self, name: str, spec: JobSpec) -> None:
+        """Check that the flows of a version join the rows of tables that it has (protocol 7.17)."""
+        for flow in spec.flows:
+            known = self.flows.get(flow.uid, flow)
+            has, wanted = ([one.data for one in f.fragment.tables] for f in (known, flow))
+            if has != wanted:
+                self.found(WRONG, f"{name}: {short(flow.uid)} joins other rows than version {spec.version}")
 
     def _cut(self, work: CommitWindows, span: Span, pane_us: int) -> list[Span]:
         """The units that a window has only a part of."""

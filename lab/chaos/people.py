@@ -13,7 +13,7 @@ from elf.job.messages.groups import DropJob, HandOverJob, ReconfigureJob
 from elf.job.messages.log import AddOutput, DropJobEntry, PauseRekeying
 from elf.job.output import TABLE, OutputSpec
 from elf.job.spec import JobSpec, is_range
-from elf.job.tables import is_table
+from elf.job.tables import is_table, joins_tables
 from elf.ql.alert import Alert
 from elf.ql.plan import Plan
 from elf.ql.promises import Promise
@@ -21,7 +21,19 @@ from elf.wire.base import Request
 from elf.wire.clients import Execute
 from lab.chaos.agent import SimAgent
 from lab.chaos.engine import defined, owning, plan, staged, united
-from lab.chaos.jobs import READERS, UNITS, WAIT_US, behind, mirrored, query_of, revising, since, tardy
+from lab.chaos.jobs import (
+    JOINING,
+    READERS,
+    UNITS,
+    WAIT_US,
+    behind,
+    mirrored,
+    query_of,
+    revising,
+    since,
+    tardy,
+)
+from lab.chaos.joining import joined, unread
 from lab.chaos.outside import TARGET
 from lab.chaos.placing import decide, route, scaled
 from lab.chaos.reference import DROPPING, SEVERAL, reducing
@@ -258,6 +270,34 @@ class People:
                 agent.node.membership.propose(
                     PauseRekeying(uid=one.uid, paused=paused), partial(seen, one.uid)
                 )
+
+    def join_table(self, agent: SimAgent, fault: Fault) -> None:
+        """CREATE JOB … JOIN TABLE, of which the agent has read no rows yet."""
+        there = list(filter(is_table, agent.node.log.outputs() if agent.up else ()))
+        if there:
+            kind = self._apart(fault).choice(JOINING)
+            query = joined(self._suited(query_of(kind)), unread(there[-1]))
+            self._world.submit(agent.index, query, f"join{fault.at_ms}", PEOPLE)
+
+    def rejoin(self, fault: Fault) -> None:
+        """ALTER JOB, or ROLLBACK, of jobs that join tables."""
+        rng, log = self._apart(fault), self._world.longest()
+        for spec in filter(joins_tables, log.jobs() if log is not None else ()):
+            size, slide = rng.choice([(2, 2), (4, 2), (3, 1)])
+            query = self._suited(plan(size, slide, where=rng.choice(["", "abc", "bd"])))
+            back, leader = rng.random() < 0.2, self._world.leader(spec)
+            request = ReconfigureJob(
+                id=1,
+                origin=PEOPLE,
+                uid=spec.uid,
+                verb="rollback" if back else "alter",
+                definition=None if back else defined(joined(query, spec.definition.tables[0].table)),
+                version=1 if back else spec.version,
+                immediately=rng.random() < 0.3,
+                note="rejoin …",
+            )
+            if leader.up:
+                leader.guard(partial(leader.handle, was.Arrived(PEOPLE, request)))
 
     def drop_tables(self, agent: SimAgent) -> None:
         log = agent.node.log

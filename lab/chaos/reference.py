@@ -19,6 +19,7 @@ from elf.aggregates import split_by_range
 from elf.fields import replace
 from elf.ql.plan import Fragment, Function, Plan, Reduce
 from lab.chaos.engine import EACH, class_of, where_of
+from lab.chaos.partners import dropped_by
 
 Counts = Counter[str]
 """Rows by key."""
@@ -141,9 +142,9 @@ def having(counts: Counts, least: str) -> Counts:
 
 
 def chosen(fragment: Fragment, rows: Counts) -> Counts:
-    """What the WHERE of a fragment accepts, of its key range."""
-    where = where_of(fragment)
-    keys = [key for key in rows if not where or key in where]
+    """What the WHERE of a fragment and the tables that it joins accept, of its key range."""
+    where, dropped = where_of(fragment), dropped_by(fragment.tables)
+    keys = [key for key in rows if (not where or key in where) and key not in dropped]
     place, count = fragment.range
     if count > 1:
         classes = [class_of(key) for key in keys]

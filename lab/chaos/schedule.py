@@ -73,6 +73,8 @@ SAID = {
     "rekey": "the tables get another key, through {who}",
     "hold": "the changes of tables' keys are paused, through {who}",
     "unhold": "the changes of tables' keys go on, through {who}",
+    "join table": "a job joins the table that was made last, through {who}",
+    "rejoin": "jobs that join tables are altered, or go back to version 1",
     "untable": "the tables are dropped, through {who}",
     "outside": "the outside takes nothing",
     "boom": "a row comes to {who} that final functions fail on",

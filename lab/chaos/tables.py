@@ -22,7 +22,7 @@ from elf.batch import decode
 from elf.job import events as was
 from elf.job.commits import WindowCommit
 from elf.job.output import OutputSpec
-from elf.job.tables import is_table
+from elf.job.tables import is_table, shards_of
 from elf.wire.clients import Execute, Reply
 
 if TYPE_CHECKING:
@@ -129,6 +129,20 @@ class TableReaders:
                 and (rows := oracle.answer(one)) != one.rows
             ]
         return found
+
+    def counts(self, app: str, number: int) -> dict[str, int] | None:
+        """What the table whose uid begins with ``app`` has after the results up to a number; None: that
+        cannot be said, or each shard is at a number of its own."""
+        log = self._world.longest()
+        there = (one for one in log.outputs() if one.app.hex() == app) if log is not None else ()
+        table = next((one for one in there if is_table(one) and shards_of(one) == 1), None)
+        if table is None or table.uid not in self._ledger.tables:
+            return None
+        windows = self._windows(table.job)
+        oracle = None if windows is None else Oracle(windows, self._ledger.tables[table.uid])
+        if oracle is None or number > oracle.last:
+            return None
+        return {key: count for key, (_, count) in oracle.rows(number).items()}
 
     def _windows(self, uid: str) -> Sequence[WindowCommit] | None:
         """The windows of a job, by number, if its group is there."""

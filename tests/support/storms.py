@@ -93,6 +93,20 @@ def held_shards(rng: random.Random) -> list[Fault]:
     return held(rng)[:-1]
 
 
+def joined(rng: random.Random) -> list[Fault]:
+    """A job joins the table of another one, while agents and leaders die; and it is altered."""
+    crashes = [Fault("crash", 4_000 + 1_700 * n, (rng.randrange(NODES),), 600) for n in range(3)]
+    alters = [Fault("rejoin", 4_000 + 2_000 * n + rng.randrange(900)) for n in range(3)]
+    return [Fault("table", 0, (1,)), Fault("join table", 1_500, (2,)), *crashes, *alters]
+
+
+def joined_slowly(rng: random.Random) -> list[Fault]:
+    """The same, where reading the table takes longer than it takes to alter the job."""
+    slow = [Fault("slow", 2_500, (n,), 9_000, 2_500) for n in rng.sample(range(NODES), 2)]
+    alters = [Fault("rejoin", 3_000 + 800 * n + rng.randrange(500)) for n in range(9)]
+    return [Fault("table", 0, (1,)), Fault("join table", 1_500, (2,)), *slow, *alters]
+
+
 def tabled_late(rng: random.Random) -> list[Fault]:
     """A job has a table, and agents come late with what they have of its windows."""
     late = [

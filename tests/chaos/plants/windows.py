@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Sequence
 
 import numpy as np
 import pytest
 
+from agents.answering import joining
 from agents.answering.shards import Told
 from agents.committing.kept import alike
 from agents.disk import tablerows, tablestore
 from elf.fields import replace
 from elf.job.effects import CommitWindows, CopyRows, Deliver, Effect, SaveOutput
 from elf.job.group.outputs import Outputs, _Output
+from elf.job.group.reconfiguration import Reconfiguration
 from elf.job.group.shards import Shards, _Shard
 from elf.job.group.tables import Tables
+from elf.job.messages.groups import ReconfigureJob
 from elf.job.ports import Int64s
 from elf.job.tables import TableRound
 from elf.job.worker import assigning
 from elf.job.worker.assigning import Mask
 from elf.job.worker.provenance import OpenProvenance, Run, runs_of
+from elf.ql.plan import Table, TableMoment
 from elf.wire.heard import Heard
 
 
@@ -117,3 +121,29 @@ def asks_for_rows_while_that_is_paused(patch: pytest.MonkeyPatch) -> None:
             yield from list(advance(shards, one, now_ms))
 
     patch.setattr(Shards, "_advance", advanced)
+
+
+def takes_rows_by_the_name_of_their_table(patch: pytest.MonkeyPatch) -> None:
+    """protocol 7.17: a map joins the rows that its version has, and none that another one has."""
+    patch.setattr(Table, "relation", property(lambda table: f"table_{table.name}"))
+
+
+def renews_whatever_has_come_meanwhile(patch: pytest.MonkeyPatch) -> None:
+    """protocol 7.17: other rows are for the version that they were read for, and for no other."""
+    reconfigure = Reconfiguration.reconfigure
+
+    def reconfigured(one: Reconfiguration, request: ReconfigureJob, now_ms: int) -> list[Effect]:
+        request = replace(request, version=0) if request.by_itself else request
+        return reconfigure(one, request, now_ms)
+
+    patch.setattr(Reconfiguration, "reconfigure", reconfigured)
+
+
+def says_of_rows_that_they_are_older(patch: pytest.MonkeyPatch) -> None:
+    """protocol 7.17: rows that are joined come with the number of the last result that is in them."""
+    table = joining._table
+
+    def aged(name: str, rows: Sequence[bytes], at: TableMoment) -> Table:
+        return table(name, rows, replace(at, number=at.number - 1))
+
+    patch.setattr(joining, "_table", aged)
