@@ -15,8 +15,17 @@ from elf.job.catalog.log import CatalogLog, decode_entry, encode_entry
 from elf.job.catalog.membership import Identity, Membership
 from elf.job.effects import SaveLog
 from elf.job.group.reconfiguration import proposed
-from elf.job.messages.log import AddJob, AddVersion, DropJobEntry, EndFlow, EndVersion, JobAdded, LogEntry
-from elf.job.spec import JobSpec
+from elf.job.messages.log import (
+    AddJob,
+    AddVersion,
+    DropJobEntry,
+    EndFlow,
+    EndVersion,
+    JobAdded,
+    JoinStream,
+    LogEntry,
+)
+from elf.job.spec import JobSpec, group_uid
 from elf.ql.plan import Table
 from elf.schema import Column
 from lab.chaos.engine import STREAM, plan, planned, spec_of
@@ -93,17 +102,19 @@ def test_of_a_job_that_is_over_a_few_hundred_bytes_last() -> None:
     assert job(log, "hits").generation == 2
 
 
-def ten_versions(log: CatalogLog) -> Iterator[JobSpec]:
+def ten_versions(log: CatalogLog, trees: int = 1) -> Iterator[JobSpec]:
     """Of one job, each with other rows of its table."""
     spec = job(log, "hits", b"x" * 10)
+    spec = replace(spec, roots=("there:1",) * (trees - 1))
     for version in range(2, 12):
         tables = (replace(spec.plan.fragment.tables[0], data=b"x" * 100_000, digest=str(version)),)
         fragment = replace(spec.plan.fragment, tables=tables, map_sql=f"version {version}")
-        spec = planned(spec, replace(spec.plan, fragment=fragment), version=version)
+        spec = planned(spec, replace(spec.plan, fragment=fragment, trees=trees), version=version)
         spec = spec.with_flows(proposed(spec, b"k" * 16, "here:1"))
         grow(log, AddVersion(spec=spec))
         grow(log, EndVersion(uid=spec.uid, version=version - 1))
-        grow(log, EndFlow(uid=log.idle_flows()[0]))
+        for flow in log.idle_flows():
+            grow(log, EndFlow(uid=flow))
         yield spec
 
 
@@ -112,6 +123,30 @@ def test_of_versions_that_are_over_no_tables_last() -> None:
     *_, spec = ten_versions(log)
     assert 100_000 < size(log) < 105_000, "the tables of the newest, once"
     assert log.job(spec.uid) == spec
+
+
+def test_of_versions_over_key_ranges_the_first_lasts_which_says_whose_groups_these_are() -> None:
+    log = CatalogLog()
+    there = JoinStream(
+        stream=STREAM, agent_id="it", name="it", incarnation=1, address="there:1", since_us=1, place=""
+    )
+    grow(log, there)
+    *_, spec = ten_versions(log, trees=2)
+    group = group_uid(spec.uid, 1)
+    assert log.job_groups.founders(group) == ("it",)
+    assert 200_000 < size(log) < 210_000, "the tables of the newest, and of the first over these ranges"
+    copy = again(list(log.after(0, log.last)))
+    for one in (log, copy):
+        assert (one.job(spec.uid), one.leader(group)) == (spec, "there:1")
+        assert (one.job_groups.founders(group), one.to_bootstrap("it")) == (("it",), (group,))
+        assert set(one.job_groups.flows(group)) == {spec.flows[1].uid}
+        grow(one, DropJobEntry(uid=spec.uid))
+        assert one.job_groups.founders(group) == ("it",), "its flows run"
+        for flow in spec.flows:
+            grow(one, EndFlow(uid=flow.uid))
+        assert size(one) < 6_000
+        assert one.job_groups.founders(group) == ()
+    assert copy.after(0, log.last) == log.after(0, log.last)
 
 
 def test_nor_do_they_in_the_stores_of_those_that_follow() -> None:

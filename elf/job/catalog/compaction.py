@@ -23,8 +23,8 @@ key ranges were.
 - an entry that *brought* a flow, as the first that named it: until the flow has ended, as the entry says in
   whose job group it is, and until no other kept entry names the flow, which would else be taken for the
   bringer;
-- versions over key ranges, until the whole job is forgotten: they say who bootstraps the job groups of the
-  ranges.
+- versions that are the first over a key range, until the whole job is forgotten: they say who bootstraps the
+  job group of that.
 
 Each of these conditions, once true, stays true. So what is forgotten is a function of the log, not of the
 order or moment of forgetting: voters reach the same state from the same records, from whichever state they
@@ -84,11 +84,12 @@ class Log(Protocol):
 
 
 class _Kept(NamedTuple):
-    """An entry with a plan. ``flows``: those that it names and that had not ended when it came."""
+    """An entry with a plan. ``flows``: those that it names and that had not ended when it came; ``founds``:
+    it is the first over a key range."""
 
     seq: int
     flows: tuple[str, ...] = ()
-    has_ranges: bool = False
+    founds: bool = False
 
 
 class Compaction:
@@ -102,9 +103,9 @@ class Compaction:
         self._look: dict[str, None] = {}
         """Jobs that have changed since it was last checked what can be forgotten."""
 
-    def add(self, seq: int, spec: JobSpec, flows: Iterable[str]) -> None:
+    def add(self, seq: int, spec: JobSpec, flows: Iterable[str], *, founds: bool = False) -> None:
         """Add an entry about a version of a job; ``flows``: those that it names and that have not ended."""
-        kept = _Kept(seq, tuple(flows), any(flow.fragment.range[0] for flow in spec.flows))
+        kept = _Kept(seq, tuple(flows), founds)
         self._kept.setdefault(spec.uid, {})[spec.version] = kept
         for flow in kept.flows:
             self._named.setdefault(flow, {})[spec.uid, spec.version] = None
@@ -157,7 +158,7 @@ class Compaction:
         if log.is_dropped(uid) and all(self._is_free((uid, v), lambda n: n[0] == uid, log) for v in kept):
             return list(kept)
         newest = getattr(log.ever(uid), "version", 0)
-        old = [v for v in list(kept)[1:] if v != newest and log.is_over(uid, v) and not kept[v].has_ranges]
+        old = [v for v in list(kept)[1:] if v != newest and log.is_over(uid, v) and not kept[v].founds]
         return [v for v in old if self._is_free((uid, v), (uid, v).__eq__, log)]
 
     def _is_free(self, version: Version, ours: Callable[[Version], bool], log: Log) -> bool:

@@ -47,19 +47,21 @@ class FlowGroups:
 
     # -- what the log tells ----------------------------------------------------------------------------------
 
-    def add(self, flow: Flow, spec: JobSpec, agents_at: Callable[[str], Sequence[str]]) -> None:
+    def add(self, flow: Flow, spec: JobSpec, agents_at: Callable[[str], Sequence[str]]) -> bool:
         """A job names a flow: a new flow is in the job's group or, where its key range is elsewhere, in the
-        range's group. ``agents_at``: the agent at an address, by id."""
+        range's group; whether that group is new. ``agents_at``: the agent at an address, by id."""
         if flow.uid in self._job_groups:
-            return
+            return False
         leader = group_uid(spec.uid, flow.fragment.range[0])
         there = agents_at(flow.leader)
         apart = leader != spec.uid and flow.leader != spec.leader and spec.replicated
-        if leader not in self._ranges and apart and there:
+        founds = leader not in self._ranges and apart and bool(there)
+        if founds:
             self._ranges[leader] = RangeGroup(there[-1], flow.leader)
             self._unbegun[leader] = None
         of = self._job_groups[flow.uid] = leader if leader in self._ranges else spec.uid
         self._flows.setdefault(of, {})[flow.uid] = None
+        return founds
 
     def add_tree(self, uid: str, founder: str, address: str) -> None:
         """A job in Python has a further tree: its group is as that of a key range."""

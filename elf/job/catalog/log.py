@@ -361,8 +361,8 @@ class CatalogLog(Members):
 
     def _forget_job(self, spec: JobSpec) -> None:
         """Forget a version of a job; with its first one goes the job."""
-        self.job_groups.forget({group_uid(spec.uid, flow.fragment.range[0]) for flow in spec.flows})
         if spec.uid in self._dropped and not self._compaction.keeps(spec.uid):
+            self.job_groups.forget({group_uid(spec.uid, flow.fragment.range[0]) for flow in spec.flows})
             for known in (self._jobs, self._versions, self._bootstrapped_at):
                 known.pop(spec.uid, None)
             self._over_jobs.discard(spec.uid)
@@ -396,21 +396,21 @@ class CatalogLog(Members):
         return replace(spec, master=master).with_flows(flows)
 
     def _attach(self, spec: JobSpec, seq: int) -> None:
-        named = (flow.uid for flow in spec.flows if flow.uid not in self._ended)
-        self._compaction.add(seq, spec, named)
         if spec.plan.reads:
             self._over_jobs.add(spec.uid)
         self._versions.setdefault(spec.uid, {})[spec.version] = spec
+        named, founds = [flow.uid for flow in spec.flows if flow.uid not in self._ended], False
         for flow in spec.flows:
             if flow.uid not in self._ended:
                 self._flows.setdefault(flow.uid, flow)
-                self.job_groups.add(flow, spec, self._agents_at)
+                founds |= self.job_groups.add(flow, spec, self._agents_at)
                 if (
                     spec.replicated
                 ):  # a lasting job must not rest on a SELECT's flow, which dies with its root
                     self._by_fragment.setdefault(flow.fragment, flow.uid)
                 self._attached.setdefault(flow.uid, {})[spec.uid, spec.version] = None
                 self.readings.begin(flow.uid, spec, seq)
+        self._compaction.add(seq, spec, named, founds=founds)
 
     def _detach(self, uid: str, version: int, seq: int) -> None:
         left = self._versions.get(uid, {})
