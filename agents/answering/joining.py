@@ -67,7 +67,7 @@ class Joining:
         oldest, rows = min(parts, key=lambda one: one.number), [one.rows for one in parts if one.rows]
         if not rows:
             raise UserError(
-                f"table {spec.name} has had no window yet, and so no columns: join it when it has had one"
+                f"table {spec.name} has had no row yet, and so no columns: join it when it has had one"
             )
         at = TableMoment(spec.app.hex(), oldest.number, oldest.newest_us)
         return (yield from offload(partial(_table, spec.name, rows, at)))
