@@ -21,7 +21,7 @@ from lab.chaos.schedule import Fault, Schedule
 from lab.chaos.world import Armed, World
 
 ASK_RETRY_MS = 1_500
-"""A reduce function that a job has not got is requested again after so long."""
+"""A reduce function that a job has not got, and a table that is not there, are asked for again then."""
 
 
 class Faults:
@@ -122,9 +122,10 @@ class Faults:
             case "rekey":
                 self._people.rekey(agents[0])
             case "hold" | "unhold":
-                self._people.hold(agents[0], paused=fault.kind == "hold")
+                self._people.hold(self._up(agents[0]), paused=fault.kind == "hold")
             case "join table":
-                self._people.join_table(agents[0], fault)
+                if not self._people.join_table(self._up(agents[0]), fault):
+                    world.at(world.now + ASK_RETRY_MS, lambda: self._befall(fault))
             case "rejoin":
                 self._people.rejoin(fault)
             case "untable":
@@ -174,6 +175,12 @@ class Faults:
                 self._people.ask(fault)
         if fault.for_ms:
             world.at(world.now + fault.for_ms, over)
+
+    def _up(self, agent: SimAgent) -> SimAgent:
+        """Who is asked where people find an agent down: the next one that is up."""
+        agents = self._world.agents
+        there = (one for one in (*agents[agent.index :], *agents) if one.up)
+        return next(there, agent)
 
     def _goes(self, agent: SimAgent) -> None:
         """An agent goes for good, with its disk. Where the fleet cannot do without it, it comes back after

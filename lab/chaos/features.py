@@ -46,6 +46,8 @@ TABLES_SHARE = 0.3
 """The share of schedules in which jobs have tables, which are read."""
 HOLDS_SHARE = 0.7
 """The share of changes of tables' keys that are paused."""
+ASKED_MS = (0, 100, 200, 400, 800, 1_600)
+"""When people ask for that."""
 UNHOLDS_SHARE = 0.75
 """The share of those that go on before the storm is over."""
 JOINS_SHARE = 0.5
@@ -276,14 +278,15 @@ def tables(seed: int, nodes: int, first: int, begun: int) -> tuple[Fault, ...]:
 
 
 def holds(seed: int, nodes: int, first: int, tabled: tuple[Fault, ...]) -> tuple[Fault, ...]:
-    """Perhaps changes of tables' keys are paused, and go on; each through anybody."""
+    """Perhaps changes of tables' keys are paused, by people who ask until somebody knows of one; and go
+    on."""
     rng, found = random.Random(f"holds {seed} {nodes}"), []
     for rekey in (fault for fault in tabled if fault.kind == "rekey"):
         if rng.random() < HOLDS_SHARE:
-            at = rekey.at_ms + rng.choice([50, 100, 150, 200, 400, 1_500])
-            found.append(Fault("hold", at, (rng.randrange(first),)))
+            at = rekey.at_ms + rng.choice([50, 100, 400])
+            found += [Fault("hold", at + ms, (rng.randrange(first),)) for ms in ASKED_MS]
             if rng.random() < UNHOLDS_SHARE:
-                found.append(Fault("unhold", at + rng.randrange(500, 6_000), (rng.randrange(first),)))
+                found.append(Fault("unhold", at + rng.randrange(1_000, 6_000), (rng.randrange(first),)))
     return tuple(found)
 
 

@@ -271,13 +271,14 @@ class People:
                     PauseRekeying(uid=one.uid, paused=paused), partial(seen, one.uid)
                 )
 
-    def join_table(self, agent: SimAgent, fault: Fault) -> None:
-        """CREATE JOB … JOIN TABLE, of which the agent has read no rows yet."""
+    def join_table(self, agent: SimAgent, fault: Fault) -> bool:
+        """CREATE JOB … JOIN TABLE, of which the agent has read no rows yet; whether it knows of a table."""
         there = list(filter(is_table, agent.node.log.outputs() if agent.up else ()))
         if there:
             kind = self._apart(fault).choice(JOINING)
             query = joined(self._suited(query_of(kind)), unread(there[-1]))
             self._world.submit(agent.index, query, f"join{fault.at_ms}", PEOPLE)
+        return bool(there)
 
     def rejoin(self, fault: Fault) -> None:
         """ALTER JOB, or ROLLBACK, of jobs that join tables."""
