@@ -13,15 +13,16 @@ import overlay as ring
 from agents.codec import Message, pack
 from elf.fields import replace
 from elf.job.catalog.readers import is_read
-from elf.job.effects import Disbelieved, SaveJob
+from elf.job.effects import CommitWindows, Disbelieved, SaveJob
 from elf.job.group.master import Master
 from elf.job.messages.groups import ReconfigureJob
 from elf.job.messages.log import Follow, VersionEnded
-from elf.job.spec import JobSpec, VersionRecord
+from elf.job.rollup.panes import Panes, Segment
+from elf.job.spec import Flow, JobSpec, VersionRecord
 from elf.windows import Landmark, Sliding
 from elf.wire.base import Answer
 from lab.chaos.agent import SimAgent
-from lab.chaos.engine import SECOND, defined, plan, plan_of
+from lab.chaos.engine import SECOND, defined, plan, plan_of, spec_of
 from lab.chaos.reference import DROPPING, reducing
 from lab.chaos.world import World
 from tests.support.histories import begun
@@ -401,3 +402,23 @@ def test_what_a_new_version_brings_reaches_all_members_down_the_tree() -> None:
         world.run_until(lambda n=number: all(a.node.log.version(spec.uid, n) for a in world.agents), 500)  # type: ignore[misc]
         world.run(500)
     assert any(isinstance(entry, VersionEnded) for entry in world.entries)
+
+
+def test_the_next_leader_makes_windows_again_whenever_its_log_has_the_job() -> None:
+    """Panes had changed, and the one before died over it. The catalog log of an agent may come to a job long
+    after the job's group has."""
+    query = plan(4, 2)
+    flow = Flow("f" * 24, query.fragment, bytes(16), "home")
+    spec = spec_of("job", "me", 1, query, (flow,))
+    assert query.fragment.pane_us == 2 * SECOND
+    committed = [Segment(pane, pane + 1, pane == 7, 0b11, 0) for pane in range(4, 12)]
+    master = Master(
+        (VersionRecord(spec, "committed", first_pane=4),), state="active", assembled={1: 24 * SECOND}
+    )
+    assert master.assemble() == []
+    (work,) = master.attach(master.current, spec, [Panes(flow, committed)])
+    assert isinstance(work, CommitWindows)
+    assert (work.first_us, work.last_us, work.revised) == (14 * SECOND, 18 * SECOND, (7, 8))
+    assert master.wanted_from(flow.uid, settled=20) == 6, "the window from 12 s on has pane 7"
+    assert master.windows_committed(work) == []
+    assert master.wanted_from(flow.uid, settled=20) > 7

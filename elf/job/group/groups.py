@@ -280,9 +280,7 @@ class JobGroups:
             )
             self._outputs.add(job.spec.uid)  # the log may have dropped what its group has
         found = [*self._give_way(), *self._deliver(now_ms)]
-        found += [*self.roots.follow(now_ms, flows), *self.reading.attach(now_ms)]
-        here = (self._job_groups.get(job.spec.uid) for job in jobs)
-        return [*found, *(effect for group in here if group is not None for effect in group.master.recover())]
+        return [*found, *self.roots.follow(now_ms, flows), *self.reading.attach(now_ms)]
 
     def take_up(
         self, job: StoredJob, flows: Mapping[str, StoredPanes], term: int, now_ms: int

@@ -270,9 +270,10 @@ class Master:
 
     def attach(
         self, version: Version, spec: JobSpec, flows: Sequence[Panes], joined: Sequence[int] = ()
-    ) -> None:
+    ) -> list[Effect]:
         """The catalog log has a version: these are the flows that it reads."""
         version.attach(spec, flows, self.current if version is not self.current else None, joined)
+        return self.assemble()
 
     def advance(self, now_ms: int) -> list[Effect]:
         """Choose P when all flows of a version have begun, or abort it; end versions that are done."""
@@ -425,12 +426,6 @@ class Master:
         """Windows that are complete with panes that are about to be committed, in flight from now on."""
         found = [version.completed(panes) for version in self.versions]
         return [work for work in found if work is not None]
-
-    def recover(self) -> list[Effect]:
-        """After a restart."""
-        for version in self.versions:
-            version.recover()
-        return self.assemble()
 
     def wanted_from(self, uid: str, settled: int) -> int:
         """The first pane of a flow that the job may yet want, if nothing below ``settled`` can change."""

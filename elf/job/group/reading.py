@@ -109,7 +109,7 @@ class Reading:
         for master, version, spec in new:
             flows = [panes for flow in spec.flows if (panes := self._panes(flow.uid)) is not None]
             if len(flows) == len(spec.flows):
-                master.attach(version, spec, flows, joined_at(self._log, spec))
+                found += master.attach(version, spec, flows, joined_at(self._log, spec))
                 for flow in spec.flows:
                     self._readers[flow.uid][spec.uid] = None
         return found

@@ -72,9 +72,11 @@ class Version:
     ) -> None:
         """The catalog log has the version: these are the flows that it reads. A running flow is read from
         where it is; a flow that the version ``before`` reads, from where that version needs it. ``joined``:
-        for each flow as in ``elf.job.units.joined_at``."""
+        for each flow as in ``elf.job.units.joined_at``. Windows are made again with revisions of panes that
+        the flows have, which a crash may have kept from them."""
         self.change(spec=spec)
         self.flows, self._joined = tuple(flows), tuple(joined)
+        self._revised += [(s.start, s.end) for flow in flows for s in flow.segments() if s.revision]
         known = {flow.flow.uid for flow in before.flows} if before is not None else set()
         self._found = tuple(
             None if f.first_pane is None or f.flow.uid in known else f.begins_at() for f in flows
@@ -194,13 +196,12 @@ class Version:
         self._in_flight = self._commit(*span) if span is not None else None
         return self._in_flight
 
-    def recover(self) -> None:
-        """After a restart: revise windows with panes whose revision a crash may have kept from them."""
-        for flow in self.flows:
-            self._revised.extend((s.start, s.end) for s in flow.segments() if s.revision)
-
     def wanted_from(self, settled: int) -> int:
-        """The first pane that the version may yet want, if nothing below ``settled`` can change."""
+        """The first pane that the version may yet want, if nothing below ``settled`` can change: windows over
+        panes that have changed are yet to be made again."""
+        flying = None if self._in_flight is None else self._in_flight.revised
+        changed = self._revised if flying is None else [*self._revised, flying]
+        settled = min([settled, *(start for start, _ in changed)])
         if not self.spec.plan.windows or self.first_pane is None:
             return START_OF_TIME
         calendar = self.calendar()
