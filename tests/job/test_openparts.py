@@ -29,6 +29,7 @@ from elf.job.rollup.root import Root
 from elf.job.snapshots import Sealed
 from elf.job.worker.openparts import PANES_MAX
 from elf.job.worker.stream import StreamWorker, WorkerSettings
+from elf.ql.plan import Plan
 from lab.chaos.engine import SECOND, PyEngine, plan
 from lab.chaos.jobs import behind
 from lab.chaos.story import play
@@ -220,8 +221,8 @@ def test_answered_parts_stay_until_their_pane_is_sealed() -> None:
 # -- the root ------------------------------------------------------------------------------------------------
 
 
-def begun(members: int = 2) -> Root:
-    root = rooted(plan(2), members=members)
+def begun(members: int = 2, query: Plan | None = None) -> Root:
+    root = rooted(query or plan(2), members=members)
     for member in range(members):
         root.hear(member, progress(5), 0)
     root.begin(5, 0)
@@ -298,6 +299,17 @@ def test_a_pane_that_all_have_left_is_committed_with_what_neighbours_have() -> N
     root.committed(empty[0], 60_000)
     (commit,) = root.propose(60_000)
     assert (commit.start, commit.parts) == (6, frozenset({(0, FIRST)}))
+
+
+def test_a_job_that_waits_for_the_dead_waits_also_where_nobody_is_left() -> None:
+    root = begun(members=1, query=behind(plan(2), wait_us=6 * SECOND))
+    member = root.member(0)
+    assert member is not None
+    root.down(member.address)
+    root.take_part((0, FIRST), Piece(5, 6, 0, b"1"))
+    assert root.propose(6_000) == []
+    (empty,) = root.propose(6_001)
+    assert (empty.start, empty.end, empty.members) == (5, 6, 0)
 
 
 def test_nobody_is_asked_for_parts_where_the_main_snapshot_is() -> None:

@@ -249,9 +249,13 @@ class Stragglers:
         return all(self.is_silent(number, self.limit_ms(), now_ms) for number in numbers(members))
 
     def is_deserted(self, pane: int, now_ms: int) -> bool:
-        """Whether all that are expected in a pane are silent, so that nobody's watermark will pass it."""
-        expected = self._panes.expected(pane)
-        return bool(expected) and self.are_silent(expected, now_ms)
+        """Whether all that are expected in a pane are silent, so that nobody's watermark will pass it; where
+        the job waits for the dead, for as long as it does."""
+        expected, limit_ms = self._panes.expected(pane), self.limit_ms()
+        silent = self.presence.is_unheard if self.waits_for_all else self.presence.is_silent
+        return bool(expected) and all(
+            silent(number, limit_ms, self._began_ms, now_ms) for number in numbers(expected)
+        )
 
     # -- for how long ----------------------------------------------------------------------------------------
 

@@ -163,12 +163,15 @@ class Presence:
         return self.heard & ~self.dead & ~self._silent
 
     def is_silent(self, member: int, silent_ms: int, began_ms: int | None, now_ms: int) -> bool:
-        """Whether a member is taken for dead, or was not heard for this long (never: since ``began_ms``) and
-        for the time that its next message may take."""
+        """Whether a member is taken for dead, or is unheard."""
+        return bool(self.dead >> member & 1) or self.is_unheard(member, silent_ms, began_ms, now_ms)
+
+    def is_unheard(self, member: int, silent_ms: int, began_ms: int | None, now_ms: int) -> bool:
+        """Whether a member was not heard for this long (never: since ``began_ms``) and for the time that its
+        next message may take."""
         told = self._told.get(member)
         since_ms = began_ms if told is None else told.at_ms
-        dead = bool(self.dead >> member & 1)
-        return dead or (since_ms is not None and now_ms - since_ms > silent_ms + self.later_ms)
+        return since_ms is not None and now_ms - since_ms > silent_ms + self.later_ms
 
     def in_their_past(self, pane: int, now_ms: int) -> int:
         """Members that are there, say that they still read their archives for this pane, and get on."""
