@@ -26,8 +26,7 @@ from elf.job.messages.groups import ReconfigureJob
 from elf.job.output import OutputSpec
 from elf.job.spec import JobSpec
 from elf.ql.definition import Contents, Definition, least
-from elf.ql.plan import Plan, Table, TableMoment
-from elf.ql.source import TABLE_OF
+from elf.ql.plan import TABLE_OF, Plan, Table, TableMoment
 from elf.windows import Counted, Landmark, Session
 from elf.wire.base import Answer
 

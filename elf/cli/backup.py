@@ -30,7 +30,7 @@ from elf.job.output import OutputSpec
 from elf.job.spec import JobSpec
 from elf.job.tables import is_table
 from elf.ql.files import with_file
-from elf.ql.source import TABLE_OF
+from elf.ql.plan import TABLE_OF
 from elf.ql.statements import parse_query
 from elf.security.files import write
 from elf.wire.clients import ONE_SHOT_PREFIX

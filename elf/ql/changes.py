@@ -11,7 +11,7 @@ from msgspec import Struct, field
 from sqlglot import TokenType
 
 from elf.fields import TREES_MAX
-from elf.ql.source import TABLE_OF
+from elf.ql.plan import TABLE_OF
 
 if TYPE_CHECKING:  # they are read by its parser
     from elf.ql.statements import Query, Words

@@ -9,9 +9,9 @@ from sqlglot import exp
 from elf.errors import ElfBug, UserError
 from elf.fields import replace
 from elf.ql.fuel import fuelled
-from elf.ql.plan import Plan, Table
+from elf.ql.plan import TABLE_OF, Plan, Table
 from elf.ql.rules_joins import file_of, is_file, name_of, shown
-from elf.ql.source import JOB, TABLE_OF
+from elf.ql.source import JOB
 from elf.ql.statements import Query, parse_query
 from elf.ql.tables import SENT_BYTES_MAX, table_of
 from elf.ql.templates import text_literal

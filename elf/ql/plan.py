@@ -20,7 +20,7 @@ from __future__ import annotations
 import hashlib
 import math
 from dataclasses import dataclass, field
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 from msgspec import Meta, Struct
 
@@ -135,6 +135,10 @@ class TableMoment(Struct, frozen=True, array_like=True):
     table: Label
     number: Serial
     as_of_us: Micros | None = None
+
+
+TABLE_OF: Final = "TABLE "
+"""What stands before the name of a table of a job, where a file might stand."""
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,9 @@ from sqlglot import exp
 from elf.fields import replace
 from elf.ql.draft import Draft
 from elf.ql.expressions import Ref, conjuncts, walk
+from elf.ql.plan import TABLE_OF
 from elf.ql.rules_streams import check_stream_join, is_stream, other_stream
-from elf.ql.source import TABLE_OF, Source, did_you_mean, start_of
+from elf.ql.source import Source, did_you_mean, start_of
 from elf.ql.tables import Joined
 
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")

@@ -13,8 +13,6 @@ from elf.errors import QueryError
 
 JOB: Final = "job's query"
 """In the meta of the tree of a job's query: what is known of the job (``elf.ql.job_queries``)."""
-TABLE_OF: Final = "TABLE "
-"""What stands before the name of a table of a job, where a file might stand."""
 
 
 class Source(Struct, frozen=True):

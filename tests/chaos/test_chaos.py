@@ -218,7 +218,7 @@ def test_a_failing_seed_is_told_with_the_command_that_repeats_it(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     plants.commits.commits_before_a_majority(monkeypatch)
-    monkeypatch.setattr("lab.chaos.schedule.drawn", lambda seed, nodes, **_: schedule(unheard, seed))
+    monkeypatch.setattr("lab.chaos.drawing.drawn", lambda seed, nodes, **_: schedule(unheard, seed))
     command = ["sim", "chaos", "--seeds", "1", "--first-seed", "3", "--nodes", "4"]
     with pytest.raises(SystemExit) as ended:
         main([*command, "--json"])
@@ -236,7 +236,7 @@ def test_progress_is_told_on_standard_error(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     calm = replace(drawn(1, 2), faults=(), storm_ms=3_000)
-    monkeypatch.setattr("lab.chaos.schedule.drawn", lambda seed, nodes, **_: calm)
+    monkeypatch.setattr("lab.chaos.drawing.drawn", lambda seed, nodes, **_: calm)
     monkeypatch.setattr("lab.cli.chaos.PROGRESS_S", 0.0)
     assert run_chaos(ChaosOptions(2, 1, 2, None, False, 1, as_json=True)) == 0
     said = capsys.readouterr()
