@@ -22,7 +22,7 @@ from elf.batch import NO_CAST, decode, encode
 from elf.client.past import joined
 from elf.errors import UserError
 from elf.fields import replace
-from elf.job.messages.groups import ReconfigureJob
+from elf.job.messages.groups import ReconfigureJob, altered
 from elf.job.output import OutputSpec
 from elf.job.spec import JobSpec
 from elf.ql.definition import Contents, Definition, least
@@ -81,18 +81,8 @@ class Joining:
         definition = yield from offload(partial(self.renewing, had, found))
         if definition is None:
             return None
-        return ReconfigureJob(
-            id=0,
-            origin="",
-            uid=spec.uid,
-            verb="alter",
-            definition=definition,
-            version=spec.version,
-            note=f"joins {' and '.join(map(as_of, definition.tables))}",
-            authors=spec.authors,
-            scale=spec.scale,
-            by_itself=True,
-        )
+        note = f"joins {' and '.join(map(as_of, definition.tables))}"
+        return altered(spec, definition, note, scale=spec.scale, in_place_of=spec.version, by_itself=True)
 
 
 def _table(name: str, rows: Sequence[bytes], at: TableMoment) -> Table:

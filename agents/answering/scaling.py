@@ -25,7 +25,7 @@ from elf.fields import TREES_MAX
 from elf.job.catalog.loads import by_group, job_of_loads, roots_for, work_of
 from elf.job.catalog.log import CatalogLog
 from elf.job.group.versions import is_kept
-from elf.job.messages.groups import ReconfigureJob
+from elf.job.messages.groups import ReconfigureJob, altered
 from elf.job.messages.log import TreesDecided
 from elf.job.spec import JobSpec
 from elf.planning.scaling import as_asked, leaving
@@ -80,7 +80,7 @@ class Scaling:
         if roots is None:
             roots = yield from self._planning.range_roots(spec.name, spec.creator, definition.plan)
         what = "what it takes is not measured yet" if job is None else "; ".join(as_asked(job, trees).reasons)
-        wanted = _wanted(spec, definition, f"{statement.sql}: {what}", roots)
+        wanted = altered(spec, definition, f"{statement.sql}: {what}", roots=roots)
         reply = yield from self._changes.ask(asked, spec, (yield from _signed(wanted, spec, author)))
         return _told(reply, f"it has {_trees(trees)}, and had {now}: {what}")
 
@@ -92,7 +92,7 @@ class Scaling:
         other = yield from self.with_trees(asked, spec, most if most != spec.plan.trees else least)
         _must_bear(spec, other.plan)
         self._creators.plan(asked.creator, other.plan, spec)
-        wanted = _wanted(spec, spec.definition.from_now(), statement.sql, scale=(least, most))
+        wanted = altered(spec, spec.definition.from_now(), statement.sql, scale=(least, most))
         reply = yield from self._changes.ask(asked, spec, (yield from _signed(wanted, spec, author)))
         return _told(reply, f"it has {least} to {_trees(most)}, as many as it needs")
 
@@ -135,7 +135,7 @@ class Scaling:
         asked = Execute(request=0, sql="", creator=spec.creator)
         definition = yield from self.with_trees(asked, spec, entry.trees)
         note = f"scaled by itself to {_trees(entry.trees)}: {entry.why}"
-        wanted = _wanted(spec, definition, note, entry.roots, spec.scale)
+        wanted = altered(spec, definition, note, roots=entry.roots, scale=spec.scale)
         wanted = msgspec.structs.replace(wanted, by_itself=True)
         return (yield from self._changes.ask(asked, spec, wanted))
 
@@ -146,27 +146,6 @@ class Scaling:
         from elf.ql.changes import AlterJob
 
         return (yield from self._changes.new_query(asked, AlterJob(asked.sql, spec.name, trees=trees), spec))
-
-
-def _wanted(
-    spec: JobSpec,
-    definition: Definition,
-    note: str,
-    roots: tuple[str, ...] = (),
-    scale: tuple[int, int] | None = None,
-) -> ReconfigureJob:
-    """Of the job's master, signed by nobody but those who have signed what it does."""
-    return ReconfigureJob(
-        id=0,
-        origin="",
-        uid=spec.uid,
-        verb="alter",
-        definition=definition,
-        note=note,
-        roots=roots,
-        authors=spec.authors,
-        scale=scale,
-    )
 
 
 def _signed(

@@ -123,6 +123,18 @@ def test_who_asks_for_a_table_whose_place_another_one_takes_is_answered_by_that_
     assert (again.request.table, again.request.of) == (new.uid, table.uid)
 
 
+def changed_for_ever(world: World, index: int) -> OutputSpec:
+    """The table gets its key anew by what an agent proposes, and no round of that is the last."""
+    for agent in world.agents:
+        agent.store.tables.round_rows = 0
+    node = world.agents[index].node
+    (table,) = node.log.outputs()
+    options = tuple(sorted((dict(table.options) | {"of": table.uid}).items()))
+    new = replace(table, generation=table.generation + 1, options=options)
+    node.membership.propose(AddOutput(spec=new), lambda: node.log.has_output(new.uid))
+    return new
+
+
 def test_a_change_of_a_key_is_explained_and_taken_back() -> None:
     world = World(304, 3, checking=False)
     spec, _ = begun(world, 20_000, rate_ms=500, query=QUERY)
@@ -132,13 +144,7 @@ def test_a_change_of_a_key_is_explained_and_taken_back() -> None:
     world.run(4_000)
     why = "k7 is no column that the job groups by"
     assert why in refused(world, 1, "EXPLAIN ALTER TABLE seen SET KEY (k7)")
-    for agent in world.agents:  # no round is the last
-        agent.store.tables.round_rows = 0
-    node = world.agents[2].node
-    (table,) = node.log.outputs()
-    options = tuple(sorted((dict(table.options) | {"of": table.uid}).items()))
-    new = replace(table, generation=table.generation + 1, options=options)
-    node.membership.propose(AddOutput(spec=new), lambda: node.log.has_output(new.uid))
+    changed_for_ever(world, 2)
     world.run(2_000)
     (shown,) = rows(world, 0, "SHOW TABLES")
     assert str(shown["state"]).startswith("found by k0 until all rows have the new key")
@@ -164,14 +170,8 @@ def test_a_change_of_a_key_is_paused_and_goes_on_whoever_leads() -> None:
     world.run(4_000)
     none = "table seen is found by k0: no change of its key is under way"
     assert none in refused(world, 1, "ALTER TABLE seen PAUSE")
-    for agent in world.agents:  # no round is the last
-        agent.store.tables.round_rows = 0
-    node = world.agents[2].node
-    (table,) = node.log.outputs()
-    options = tuple(sorted((dict(table.options) | {"of": table.uid}).items()))
-    new = replace(table, generation=table.generation + 1, options=options)
-    node.membership.propose(AddOutput(spec=new), lambda: node.log.has_output(new.uid))
-    world.run_until(lambda: node.log.has_output(new.uid))
+    new = changed_for_ever(world, 2)
+    world.run_until(lambda: world.agents[2].node.log.has_output(new.uid))
     paused = (
         "table seen: the change of its key is paused: it is found by k0, until RESUME and all rows have k0"
     )
@@ -215,13 +215,7 @@ def test_a_paused_change_is_taken_back_or_ends_with_its_table() -> None:
     world.run(3_000)
     said(world, 2, CREATE)
     world.run(3_000)
-    for agent in world.agents:
-        agent.store.tables.round_rows = 0
-    node = world.agents[0].node
-    (table,) = node.log.outputs()
-    options = tuple(sorted((dict(table.options) | {"of": table.uid}).items()))
-    new = replace(table, generation=table.generation + 1, options=options)
-    node.membership.propose(AddOutput(spec=new), lambda: node.log.has_output(new.uid))
+    changed_for_ever(world, 0)
     world.run(1_000)
     said(world, 1, "ALTER TABLE seen PAUSE")
     back = "table seen is found by k0 as before: the change of its key is taken back"
@@ -241,13 +235,7 @@ def test_a_table_is_dropped_while_its_key_changes(dies: bool, paused: bool) -> N
     world.run(3_000)
     said(world, 2, CREATE)
     world.run(3_000)
-    for agent in world.agents:
-        agent.store.tables.round_rows = 0
-    node = world.agents[0].node
-    (table,) = node.log.outputs()
-    options = tuple(sorted((dict(table.options) | {"of": table.uid}).items()))
-    new = replace(table, generation=table.generation + 1, options=options)
-    node.membership.propose(AddOutput(spec=new), lambda: node.log.has_output(new.uid))
+    changed_for_ever(world, 0)
     world.run(1_000)
     if paused:
         said(world, 1, "ALTER TABLE seen PAUSE")

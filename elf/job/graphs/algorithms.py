@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from elf.job.graphs.algorithm import Vertices
 from elf.job.graphs.job import GraphJob, are_texts
 from elf.job.graphs.part import Values
-from elf.job.program.host import Host, JobError
+from elf.job.program.host import JobError
 from elf.ql.graphs import DAMPING, ITERATIONS, SOURCES_MAX
 
 MEMBERS: Final = 20
@@ -44,15 +44,8 @@ class PageRank(GraphJob):
 
     iterations = ITERATIONS
 
-    def __init__(self, name: str, creator: str, host: Host) -> None:
-        """Made by the agent, as ``GraphJob``.
-
-        Args:
-            name (str): the job's name.
-            creator (str): the user who submitted it.
-            host (Host): what runs the job.
-        """
-        super().__init__(name, creator, host)
+    def _check(self) -> None:
+        super()._check()
         if type(self.iterations) is not int or self.iterations < 1:
             raise JobError(f"iterations = {self.iterations!r}: how many, 1 or more")
 
@@ -115,15 +108,8 @@ class Components(_Least):
     integers: ClassVar[bool] = True
     least = 2
 
-    def __init__(self, name: str, creator: str, host: Host) -> None:
-        """Made by the agent, as ``GraphJob``.
-
-        Args:
-            name (str): the job's name.
-            creator (str): the user who submitted it.
-            host (Host): what runs the job.
-        """
-        super().__init__(name, creator, host)
+    def _check(self) -> None:
+        super()._check()
         if type(self.least) is not int:
             raise JobError(f"least = {self.least!r}: how many vertices, a whole number")
 
@@ -178,15 +164,8 @@ class ShortestPaths(_Least):
 
     source: str | None = None
 
-    def __init__(self, name: str, creator: str, host: Host) -> None:
-        """Made by the agent, as ``GraphJob``.
-
-        Args:
-            name (str): the job's name.
-            creator (str): the user who submitted it.
-            host (Host): what runs the job.
-        """
-        super().__init__(name, creator, host)
+    def _check(self) -> None:
+        super()._check()
         if not isinstance(self.source, str):
             raise JobError(f"source = {self.source!r}: the vertex where paths begin, a text in ' '")
 
@@ -228,15 +207,8 @@ class MultiSourcePaths(_Least):
 
     sources: Sequence[str] = ()
 
-    def __init__(self, name: str, creator: str, host: Host) -> None:
-        """Made by the agent, as ``GraphJob``.
-
-        Args:
-            name (str): the job's name.
-            creator (str): the user who submitted it.
-            host (Host): what runs the job.
-        """
-        super().__init__(name, creator, host)
+    def _check(self) -> None:
+        super()._check()
         if not are_texts(self.sources) or not 1 <= len(self.sources) <= SOURCES_MAX:
             raise JobError(f"sources = {self.sources!r}: 1 to {SOURCES_MAX} texts, in ( ,)")
         self._sources = sorted(set(self.sources))

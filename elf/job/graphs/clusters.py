@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from elf.job.graphs.algorithm import Vertices
 from elf.job.graphs.job import GraphJob, are_texts
 from elf.job.graphs.part import Doubles, Values
-from elf.job.program.host import Host, JobError
+from elf.job.program.host import JobError
 from elf.ql.graphs import COLUMNS_MAX, ITERATIONS, ITERATIONS_MAX, SOURCES_MAX
 
 BITS: Final = (26, 52, 78)
@@ -63,15 +63,8 @@ class KMeans(GraphJob):
     iterations = ITERATIONS
     width = 2
 
-    def __init__(self, name: str, creator: str, host: Host) -> None:
-        """Made by the agent, as ``GraphJob``.
-
-        Args:
-            name (str): the job's name.
-            creator (str): the user who submitted it.
-            host (Host): what runs the job.
-        """
-        super().__init__(name, creator, host)
+    def _check(self) -> None:
+        super()._check()
         if type(self.clusters) is not int or not 2 <= self.clusters <= SOURCES_MAX:
             raise JobError(f"clusters = {self.clusters!r}: how many, 2 to {SOURCES_MAX}")
         if type(self.iterations) is not int or not 1 <= self.iterations <= ITERATIONS_MAX:

@@ -92,6 +92,14 @@ class GraphJob(Algorithm, Job):
             host (Host): what runs the job.
         """
         super().__init__(name, creator, host)
+        self._check()
+        self._kept: Any = None
+        self._hello, self._is_back = False, False
+        self._worker: Worker | None = None
+        self._barrier: Barrier | None = None
+
+    def _check(self) -> None:
+        """Raise ``JobError`` where a setting cannot be."""
         if self.trees != 1:
             raise JobError(f"trees = {self.trees!r}: the master of a graph is that of one tree; set parts=")
         if type(self.parts) is not int or not 1 <= self.parts <= PARTS_MAX:
@@ -110,10 +118,6 @@ class GraphJob(Algorithm, Job):
             raise JobError(f"width = {self.width!r}: how many numbers a value has, 0 for one by itself")
         if self.weight and self.columns:
             raise JobError(f"weight = {self.weight!r}: points have no edges; say columns alone")
-        self._kept: Any = None
-        self._hello, self._is_back = False, False
-        self._worker: Worker | None = None
-        self._barrier: Barrier | None = None
 
     # -- to override -----------------------------------------------------------------------------------------
 

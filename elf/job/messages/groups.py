@@ -96,6 +96,32 @@ class ReconfigureJob(Request, frozen=True, kw_only=True):
             raise ValueError(why)
 
 
+def altered(
+    spec: JobSpec,
+    definition: Definition,
+    note: str,
+    *,
+    roots: tuple[Address, ...] = (),
+    scale: tuple[int, int] | None = None,
+    in_place_of: int = 0,
+    by_itself: bool = False,
+) -> ReconfigureJob:
+    """To a job's master: ``alter`` it, signed by nobody but those who have signed what it does."""
+    return ReconfigureJob(
+        id=0,
+        origin="",
+        uid=spec.uid,
+        verb="alter",
+        definition=definition,
+        version=in_place_of,
+        note=note,
+        roots=roots,
+        authors=spec.authors,
+        scale=scale,
+        by_itself=by_itself,
+    )
+
+
 class HandOverJob(Request, frozen=True, kw_only=True):
     """To the agent that leads a job's group: hand it to the agent that a statement names, at ``address``.
     Answered when it has begun; the catalog log says who leads."""
