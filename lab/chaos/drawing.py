@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Collection
 
 from lab.chaos import features
 from lab.chaos.features import DRAWN, TREES
@@ -18,8 +19,8 @@ LISTED_SHARE = 0.3
 live."""
 
 
-def drawn(seed: int, nodes: int, *, in_regions: bool = False) -> Schedule:
-    """The schedule of a seed. ``in_regions``: agents stand in regions, whatever the seed says of that."""
+def drawn(seed: int, nodes: int, always: Collection[str] = ()) -> Schedule:
+    """The schedule of a seed. ``always``: which of ``FEATURES`` it has, whatever the seed says of them."""
     rng = random.Random(f"chaos {seed} {nodes}")
     joiners = min(rng.choice([0, 0, 1, JOINERS_MAX]), max(0, nodes - 3))
     first = nodes - joiners
@@ -32,17 +33,20 @@ def drawn(seed: int, nodes: int, *, in_regions: bool = False) -> Schedule:
     more, together, asked = features.equal(seed, nodes, first, jobs[:begun])
     reduced = features.reduced(seed, nodes, first, begun, together)
     faults = _Draw(rng, first, nodes, jobs, begun).faults()
-    files, rotated = features.files(seed, nodes, first)
+    files, rotated = features.files(seed, nodes, first, never="promises" in always)
     past, pasts, begun_late = features.pasts(seed, nodes, first, len(jobs) + len(more))
     faults += (*features.gone(seed, nodes, first), *broken, *asked, *reduced, *rotated)
-    tabled = features.tables(seed, nodes, first, begun)
+    tabled = features.tables(seed, nodes, first, begun, always="tables" in always)
     faults += (*features.outputs(seed, nodes, first, begun), *tabled)
     faults += (*features.holds(seed, nodes, first, tabled), *features.joins(seed, nodes, first, tabled))
     faults += (*features.budgets(seed, nodes, first), *begun_late)
-    faults += (*features.moves(seed, nodes, first, begun), *features.scales(seed, nodes, first, begun))
+    faults += features.moves(seed, nodes, first, begun, always="moves" in always)
+    faults += features.scales(seed, nodes, first, begun, always="scales" in always)
     program, ended = features.program(seed, nodes, first, faults, stays=not files)
-    promised, overloads = features.promises(seed, nodes, first, len(jobs) + len(more), stays=not files)
-    regions, borders = features.regions(seed, nodes, first, in_regions=in_regions)
+    promised, overloads = features.promises(
+        seed, nodes, first, len(jobs) + len(more), stays=not files, always="promises" in always
+    )
+    regions, borders = features.regions(seed, nodes, first, always="regions" in always)
     jobs = features.merged(seed, nodes, jobs, together) if regions else jobs
     regions, routes = features.routes(seed, begun, regions)
     faults += (*ended, *overloads, *borders, *routes)

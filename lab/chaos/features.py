@@ -13,6 +13,8 @@ from lab.chaos.files import Style
 from lab.chaos.jobs import OTHERWISE, OWN, OWNED, PASTS, RANGED, READERS, UNITS
 from lab.chaos.schedule import STORM_MS, Fault
 
+FEATURES = ("moves", "promises", "regions", "scales", "tables")
+"""Those that may be asked for in every schedule; with ``tables`` the key of one changes, too."""
 DRAWN = 4
 """Jobs of each schedule; equal ones come after them."""
 GONE_OF, GONE_SHARE = 5, 0.4
@@ -179,11 +181,13 @@ def reduced(seed: int, nodes: int, first: int, begun: int, together: tuple[int, 
     return tuple(found)
 
 
-def files(seed: int, nodes: int, first: int) -> tuple[tuple[tuple[Style, ...], ...], tuple[Fault, ...]]:
+def files(
+    seed: int, nodes: int, first: int, *, never: bool
+) -> tuple[tuple[tuple[Style, ...], ...], tuple[Fault, ...]]:
     """Perhaps the logs of agents, and what is done to them: rotations at any time, and agents that are
     stopped or killed, most of them during rotations."""
     rng = random.Random(f"files {seed} {nodes}")
-    if rng.random() >= FILES_SHARE:
+    if rng.random() >= FILES_SHARE or never:
         return (), ()
     files = tuple(tuple(_style(rng) for _ in range(rng.choice([0, 1, 2, 2, 3]))) for _ in range(nodes))
     found = []
@@ -222,11 +226,11 @@ def budgets(seed: int, nodes: int, first: int) -> tuple[Fault, ...]:
 
 
 def promises(
-    seed: int, nodes: int, first: int, jobs: int, *, stays: bool
+    seed: int, nodes: int, first: int, jobs: int, *, stays: bool, always: bool
 ) -> tuple[tuple[int, ...], tuple[Fault, ...]]:
     """Perhaps jobs say WITHIN, and agents get more than they can map and die meanwhile."""
     rng = random.Random(f"promises {seed} {nodes}")
-    if not stays or rng.random() >= PROMISES_SHARE:
+    if not stays or (rng.random() >= PROMISES_SHARE and not always):
         return (), ()
     promised = tuple(number for number in range(jobs) if not number or rng.random() < PROMISED_SHARE)
     found = []
@@ -259,10 +263,10 @@ def outputs(seed: int, nodes: int, first: int, begun: int) -> tuple[Fault, ...]:
     return (*found, *(Fault("outside", at, for_ms=rng.randrange(500, 6_000)) for at in downs))
 
 
-def tables(seed: int, nodes: int, first: int, begun: int) -> tuple[Fault, ...]:
+def tables(seed: int, nodes: int, first: int, begun: int, *, always: bool) -> tuple[Fault, ...]:
     """Perhaps jobs have tables, and perhaps these are dropped."""
     rng = random.Random(f"tables {seed} {nodes}")
-    if rng.random() >= TABLES_SHARE:
+    if rng.random() >= TABLES_SHARE and not always:
         return ()
     found = [
         Fault("table", rng.randrange(6_000), (rng.randrange(first),), amount=rng.randrange(begun))
@@ -270,7 +274,7 @@ def tables(seed: int, nodes: int, first: int, begun: int) -> tuple[Fault, ...]:
     ]
     found += [
         Fault("rekey", rng.randrange(3_000, STORM_MS), (rng.randrange(first),))
-        for _ in range(rng.choice([0, 1, 2]))
+        for _ in range(max(rng.choice([0, 1, 2]), always))
     ]
     if rng.random() < 0.2:
         found.append(Fault("untable", rng.randrange(STORM_MS), (rng.randrange(first),)))
@@ -359,13 +363,11 @@ def program(
     return True, tuple(found)
 
 
-def regions(
-    seed: int, nodes: int, first: int, *, in_regions: bool
-) -> tuple[tuple[int, ...], tuple[Fault, ...]]:
+def regions(seed: int, nodes: int, first: int, *, always: bool) -> tuple[tuple[int, ...], tuple[Fault, ...]]:
     """Perhaps agents stand in two or three regions, one of which may be cut off, far away or without a
     head."""
     rng = random.Random(f"regions {seed} {nodes}")
-    if (rng.random() >= REGIONS_SHARE and not in_regions) or first < 2:
+    if (rng.random() >= REGIONS_SHARE and not always) or first < 2:
         return (), ()
     count = rng.choice([2, 2, 3])
     regions = tuple(rng.randrange(count) for _ in range(nodes))
@@ -401,10 +403,10 @@ def merged(seed: int, nodes: int, jobs: tuple[str, ...], together: tuple[int, ..
     )
 
 
-def moves(seed: int, nodes: int, first: int, begun: int) -> tuple[Fault, ...]:
+def moves(seed: int, nodes: int, first: int, begun: int, *, always: bool) -> tuple[Fault, ...]:
     """Perhaps jobs are moved to other agents."""
     rng = random.Random(f"moves {seed} {nodes}")
-    if rng.random() >= MOVES_SHARE:
+    if rng.random() >= MOVES_SHARE and not always:
         return ()
     return tuple(
         Fault("move", rng.randrange(STORM_MS - 1_000), (rng.randrange(first),), amount=rng.randrange(begun))
@@ -412,10 +414,10 @@ def moves(seed: int, nodes: int, first: int, begun: int) -> tuple[Fault, ...]:
     )
 
 
-def scales(seed: int, nodes: int, first: int, begun: int) -> tuple[Fault, ...]:
+def scales(seed: int, nodes: int, first: int, begun: int, *, always: bool) -> tuple[Fault, ...]:
     """Perhaps jobs get other trees, and are decided of; and who is to lead one dies on the way."""
     rng = random.Random(f"scales {seed} {nodes}")
-    if rng.random() >= SCALES_SHARE:
+    if rng.random() >= SCALES_SHARE and not always:
         return ()
 
     def one(kind: str) -> Fault:

@@ -33,8 +33,8 @@ class ChaosOptions:
     shrink: bool
     workers: int | None
     as_json: bool
-    in_regions: bool = False
-    """Whether the agents of every seed stand in regions."""
+    always: tuple[str, ...] = ()
+    """Features that every seed has (``lab.chaos.features.FEATURES``)."""
 
 
 @dataclass
@@ -59,6 +59,16 @@ def numbers_of(only: str | None) -> tuple[int, ...] | None:
     except ValueError:
         raise UserError(f"--only {only}: give numbers of faults, such as --only 2,5") from None
     return tuple(n for n in found if n)
+
+
+def features_of(always: str | None) -> tuple[str, ...]:
+    """``--always``. Raises ``UserError``."""
+    from lab.chaos.features import FEATURES
+
+    found = tuple(sorted({word.strip() for word in always.split(",")})) if always else ()
+    if wrong := [name for name in found if name not in FEATURES]:
+        raise UserError(f"--always {wrong[0]}: there are {', '.join(FEATURES)}")
+    return found
 
 
 def run_chaos(options: ChaosOptions) -> int:
@@ -124,7 +134,7 @@ def run_seed(seed: int, options: ChaosOptions) -> Run:
     from lab.chaos.shrink import shrunk
     from lab.chaos.story import play
 
-    whole = drawn(seed, options.nodes, in_regions=options.in_regions)
+    whole = drawn(seed, options.nodes, options.always)
     numbers = tuple(range(1, len(whole.faults) + 1)) if options.only is None else options.only
     if wrong := [n for n in numbers if not 0 < n <= len(whole.faults)]:
         known = f"seed {seed} of {options.nodes} nodes has faults 1 to {len(whole.faults)}"
@@ -171,5 +181,5 @@ def _print_failure(run: Run, options: ChaosOptions) -> None:
         print(f"    {line}")
     only = ",".join(map(str, run.left)) or "0"
     command = f"elf sim chaos --seeds 1 --first-seed {run.seed} --nodes {options.nodes}"
-    command += " --regions" if options.in_regions else ""
+    command += f" --always {','.join(options.always)}" if options.always else ""
     print(f"  again: {command} --only {only}", flush=True)

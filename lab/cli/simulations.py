@@ -99,15 +99,21 @@ def chaos(
     workers: Annotated[
         int | None, typer.Option("--workers", min=1, help="Processes at once (one a core).")
     ] = None,
-    regions: Annotated[
-        bool, typer.Option("--regions", help="Every seed's agents stand in regions, not only a third's.")
-    ] = False,
+    always: Annotated[
+        str | None,
+        typer.Option(
+            "--always",
+            metavar="NAME,NAME...",
+            help="Every seed has these, not only some: moves, promises, regions, scales, tables.",
+        ),
+    ] = None,
     json: JsonLine = False,
 ) -> int:
     """Whole fleets through crashes, partitions and full disks; non-zero when a window is wrong or lost."""
-    from lab.cli.chaos import ChaosOptions, numbers_of, run_chaos
+    from lab.cli.chaos import ChaosOptions, features_of, numbers_of, run_chaos
 
-    return run_chaos(ChaosOptions(seeds, first_seed, nodes, numbers_of(only), shrink, workers, json, regions))
+    only_these, every = numbers_of(only), features_of(always)
+    return run_chaos(ChaosOptions(seeds, first_seed, nodes, only_these, shrink, workers, json, every))
 
 
 @app.command()

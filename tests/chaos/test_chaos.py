@@ -19,6 +19,7 @@ from agents.committing.kept import Contents, Kept
 from elf.cli.main import main
 from elf.fields import replace
 from lab.chaos.drawing import drawn
+from lab.chaos.features import FEATURES
 from lab.chaos.ledger import LOST, WRONG, Finding
 from lab.chaos.schedule import SAID, STORM_MS, Fault, Schedule
 from lab.chaos.shrink import shrunk
@@ -193,6 +194,21 @@ def test_in_a_third_of_the_schedules_there_are_files_and_the_others_are_as_they_
                 assert fault.amount < len(one.files[fault.who[0]])
     others = [fault.kind for one in schedules if not one.files for fault in one.faults]
     assert not {"rotate", "remove", "stop"} & {*others}
+
+
+def test_what_is_asked_for_is_in_every_schedule_and_without_it_they_are_as_they_were() -> None:
+    for seed in range(40):
+        one = drawn(seed, 5, FEATURES)
+        assert one.promised
+        assert one.regions
+        assert not one.files
+        assert {"move", "overload", "table", "rekey"} <= {fault.kind for fault in one.faults}
+        assert {"scale", "decide", "heir dies"} & {fault.kind for fault in one.faults}
+        plain, tabled = drawn(seed, 5), drawn(seed, 5, ["tables"])
+        if {fault.kind for fault in plain.faults} >= {"table", "rekey"}:
+            assert tabled == plain
+        assert tabled.files == plain.files
+        assert tabled.regions == plain.regions
 
 
 def test_a_failing_schedule_is_made_small() -> None:
