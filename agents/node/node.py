@@ -325,7 +325,7 @@ class Node:
                 self.lending.keeper.waited(event.lag_ms, now_ms)
                 return []
             case Lagging():
-                self.lending.lags[event.stream] = Lag(event.lag_ms, event.cpu_ms, now_ms)
+                self.lending.lags[event.stream] = Lag(event.lag_ms, event.busy_ms, event.cpu_ms, now_ms)
                 return []
             case Offloaded():
                 return list(self.clients.offloaded(event, now_ms))

@@ -104,9 +104,10 @@ class _Stream:
     told: dict[str, str] = field(default_factory=dict)
     at_end_ms: int = 0
     """When all was read that its files had; 0: never yet."""
-    lag_ms: int = 0
-    """How far its stream task is behind its files, as it was told last, and when."""
+    lag_ms: int | None = None
+    """The least by which its stream task was behind its files since that was told."""
     lag_told_ms: int = 0
+    """When that was; 0: it was never behind."""
     idle_ms: int = 0
     """When the stream task was last told that nothing new was read, or had something new."""
     said_ms: int = 0
@@ -528,11 +529,18 @@ class Feeding:
         self._worked(stream, "Feed", outcome)
 
     def _lags(self, stream: _Stream, lag_ms: int, now_ms: int) -> None:
-        """Who weighs what flows of a stream take is told how far behind it is, each second while it is."""
-        lag_ms = lag_ms if lag_ms >= LAG_MS else 0
-        if lag_ms != stream.lag_ms and (not lag_ms or now_ms - stream.lag_told_ms >= LAG_TOLD_EVERY_MS):
-            stream.lag_ms, stream.lag_told_ms = lag_ms, now_ms
-            self._tell(was.Lagging(stream.task.facts.stream, lag_ms, round(1000 * time.process_time())))
+        """Who weighs what flows of a stream take is told each second how far behind it is, once it was. That
+        is the least of a second: a chunk that ends panes takes long, and those behind it wait for it, also
+        where there is time enough for all."""
+        if not stream.lag_told_ms and lag_ms < LAG_MS:
+            return
+        lag_ms = lag_ms if stream.lag_ms is None else min(lag_ms, stream.lag_ms)
+        stream.lag_ms = lag_ms
+        if now_ms - stream.lag_told_ms >= LAG_TOLD_EVERY_MS:
+            stream.lag_ms, stream.lag_told_ms = None, now_ms
+            task = stream.task
+            lag_ms = lag_ms if lag_ms >= LAG_MS else 0
+            self._tell(was.Lagging(task.facts.stream, lag_ms, task.busy_us // 1000, task.cpu_us // 1000))
 
     def _tell_problems(self, stream: _Stream) -> None:
         """Name files that cannot be read, once each."""

@@ -215,6 +215,9 @@ class StreamTask:
         """See ``StreamWorker.due_us``, after the last command; on any thread."""
         self._row_samples = RowSamples(facts.stream, settings)
         self._tracing = None if archived is None else Tracing(archived, store, settings, masks)
+        self.busy_us = self.cpu_us = self._waited_us = 0
+        """How long it was at work, and how long of that it had a core, or waited for something else, a disk
+        or a parser (in the last command: so long); from any thread."""
         self.when_kept: Callable[[tuple[Position, ...]], None] = lambda positions: None
         """Is told the positions of each checkpoint, when it is durable."""
 
@@ -236,10 +239,11 @@ class StreamTask:
         self.positions = positions
         self._learn(chunk, learned)
         self.counts.read(chunk)
+        asked = time.perf_counter()
         parsed = None if ahead is None else ahead.result()
         began = time.perf_counter()
         feed = Feed(chunk, now_ms, parsed, missed, new_sources)
-        outcome = self.perform(feed, now_ms, chunk, begun=begun)
+        outcome = self.perform(feed, now_ms, chunk, begun=begun, waited_s=began - asked)
         self.counts.mapped(chunk, outcome, time.perf_counter() - began)
         self._row_samples.see(chunk.lines, chunk.source.log, now_ms)
         return outcome
@@ -257,10 +261,25 @@ class StreamTask:
             self._cut(outcome, self.worker.checkpoint())
 
     def perform(
-        self, command: Command, now_ms: int, chunk: Chunk | None = None, *, begun: float | None = None
+        self,
+        command: Command,
+        now_ms: int,
+        chunk: Chunk | None = None,
+        *,
+        begun: float | None = None,
+        waited_s: float = 0.0,
     ) -> Outcome:
-        """Perform a command, durably. ``begun``: when work on it began, if not now."""
+        """Perform a command, durably. ``begun``: when work on it began, if not now; for so long it has
+        ``waited`` by then."""
         begun = time.perf_counter() if begun is None else begun
+        cpu_begun, self._waited_us = cpu_us(), int(1e6 * waited_s)
+        try:
+            return self._performed(command, now_ms, chunk, begun)
+        finally:
+            self.busy_us += int((time.perf_counter() - begun) * 1e6)
+            self.cpu_us += cpu_us() - cpu_begun + self._waited_us
+
+    def _performed(self, command: Command, now_ms: int, chunk: Chunk | None, begun: float) -> Outcome:
         if isinstance(command, Install) and command.flow.fragment.has_code:
             command = replace(command, samples=tuple(line for line, _ in self._samples))
         elif isinstance(command, DropStragglers | Answered):
@@ -314,12 +333,14 @@ class StreamTask:
         return self._pasts.reads
 
     def _cut(self, outcome: Outcome, checkpoint: StreamCheckpoint) -> None:
-        began = time.perf_counter()
+        began, cpu_began = time.perf_counter(), cpu_us()
         archive, rejects = self._sinks.sync()
         stored = StoredCheckpoint(checkpoint, self.positions, archive, rejects, self._engine.event_time)
         self._checkpoints.save(stored, outcome)
         self.when_kept(stored.positions)
-        self.metrics.checkpoint(time.perf_counter() - began)
+        took_s = time.perf_counter() - began
+        self._waited_us += max(0, int(took_s * 1e6) - (cpu_us() - cpu_began))
+        self.metrics.checkpoint(took_s)
         self._sinks.covered(archive)
 
     @property

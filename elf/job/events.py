@@ -168,10 +168,12 @@ class HeldBack(msgspec.Struct, frozen=True):
 
 class Lagging(msgspec.Struct, frozen=True):
     """What a stream task has taken last had been all there was so long ago; 0: it is as far as its files.
-    ``cpu_ms``: what the agent's process had got of the cores by then; 0: nobody knows."""
+    Since its start it was at work for ``busy_ms``, of which it had a core, or waited for something else, for
+    ``cpu_ms``; 0: nobody knows."""
 
     stream: str
     lag_ms: int
+    busy_ms: int = 0
     cpu_ms: int = 0
 
 

@@ -11,11 +11,11 @@ read who give way, and among these of the flow first that takes most for a row.
        ▲                                                           │ no lag: it is to stay so
        └──────── there is room for more, for ``CALM`` looks ◀──────┘
 
-While a stream is behind all its time is taken, so what a second of its lines takes is known: of each flow,
-and of what all have in common. Flows tell CPU. Where others are at work on the machine, so that the agent's
-process gets less than a core, everything takes longer by as much (``stretch``). Later the flows tell how many
-lines come. Nothing is left out in vain: not where a stream catches up by itself, nor where even the highest
-weights would not keep it in time.
+The stream task tells how long it was at work: so what a second of lines takes is known, of each flow, and of
+what all have in common. Flows tell CPU. Where the task does not get a whole core while it is at work,
+everything takes longer by as much (``stretch``). A stream that waits is not at work, however late its chunks
+are. Nothing is left out in vain: not where a stream catches up by itself, nor where even the highest weights
+would not keep it in time.
 """
 
 from __future__ import annotations
@@ -35,20 +35,19 @@ SHRINKS: Final = 0.25
 """Of the time that goes by: a lag that shrinks by as much is let be."""
 STAYS: Final = 0.95
 """Of its time that a stream may take where rows are left out."""
-ROOM: Final = 0.85
+ROOM: Final = 0.9
 """Of its time that it may take with more rows."""
 CALM: Final = 3
-FORGETS: Final = 0.99
-"""By a look."""
 SETTLES: Final = 2
 """After so many looks what flows take is all taken at their weights: chunks were waiting."""
 
 
 class Lag(msgspec.Struct, frozen=True):
-    """How far behind a stream is, what the agent's process had got of the cores by then (0: nobody knows),
-    and when that was."""
+    """How far behind a stream is, and when that was (ms). Since its start its task was at work for
+    ``busy_ms``, of which it had a core, or waited for something else, for ``cpu_ms``; 0: nobody knows."""
 
     lag_ms: float
+    busy_ms: float = 0
     cpu_ms: float = 0
     at_ms: int = 0
 
@@ -116,12 +115,16 @@ def _concerned(flows: Sequence[FlowLoad]) -> tuple[list[FlowLoad], list[float]]:
     return first, [flow.within_ms for flow in flows if first and flow.within_ms is not None]
 
 
+def busy_since(before: Lag, lag: Lag) -> float | None:
+    """The share of its time that a stream task was at work; None: nobody knows."""
+    took_ms = lag.at_ms - before.at_ms
+    return min(1.0, (lag.busy_ms - before.busy_ms) / took_ms) if lag.busy_ms and took_ms > 0 else None
+
+
 def stretch(before: Lag, lag: Lag, known: float) -> float:
-    """How long a second of CPU takes, by what the process has got while the stream was behind; what is
-    ``known`` of that is forgotten slowly when it is not."""
-    if not before.lag_ms or not lag.lag_ms:
-        return max(1.0, FORGETS * known)
-    got_ms, took_ms = lag.cpu_ms - before.cpu_ms, lag.at_ms - before.at_ms
+    """How long a second of CPU takes, by what the task had of a core while it was at work, and what was
+    ``known`` of that."""
+    got_ms, took_ms = lag.cpu_ms - before.cpu_ms, lag.busy_ms - before.busy_ms
     return max(1.0, took_ms / got_ms) if got_ms > 0 and took_ms > 0 else known
 
 
@@ -134,13 +137,13 @@ class Overload:
         self._lag = Lag(0.0)
         self._stretch = 1.0
         """How long a second of CPU takes."""
+        self._busy: float | None = None
+        """The share of its time that its task was at work."""
         self._shared = 0.0
         """What is not sampled, of a second of lines (ms), when it was behind."""
         self._whole: dict[str, float] = {}
         self._first: set[str] = set()
         """Flows that give way."""
-        self._rows = 0.0
-        """Of a second of lines, of all flows together, when it was behind."""
         self._a_row: dict[str, tuple[int, float]] = {}
         """What a row takes of each (ms of CPU), and at which weight that was seen."""
         self._calm = 0
@@ -155,7 +158,9 @@ class Overload:
         """What flows have taken since the last look, and how far behind the stream is. The weights of those
         whose rows are left out from now on."""
         looked_ms, self._looked_ms = self._looked_ms, now_ms
-        self._stretch = stretch(self._lag, lag, self._stretch)
+        if lag.at_ms > self._lag.at_ms:
+            self._stretch = stretch(self._lag, lag, self._stretch)
+            self._busy = busy_since(self._lag, lag)
         lag_ms = lag.lag_ms
         grew_ms, self._lag = lag_ms - self._lag.lag_ms, lag
         able, promises = _concerned(flows)
@@ -184,44 +189,45 @@ class Overload:
             if flow.rows and weight <= self._a_row.get(flow.uid, (WEIGHT_MAX, 0.0))[0]:
                 self._a_row[flow.uid] = weight, flow.cpu_ms * weight / flow.rows
 
-    def _by_rows(self, able: Sequence[FlowLoad]) -> tuple[float, dict[str, float]]:
-        """What they take by themselves, and would for all rows."""
-        alone, whole = 0.0, self._full(able)
-        for flow in able:
-            if flow.rows and flow.uid in self._a_row:
-                whole[flow.uid] = self._stretch * self._a_row[flow.uid][1] * flow.rows
-                alone += max(0.0, flow.cpu_ms - whole[flow.uid] / self.weights.get(flow.uid, 1))
-        return alone, whole
-
     def _full(self, able: Sequence[FlowLoad]) -> dict[str, float]:
-        """What they would have taken for all rows."""
-        return {flow.uid: flow.cpu_ms * self.weights.get(flow.uid, 1) for flow in able}
+        """What they would have taken for all rows: without what they take by themselves, where that is
+        known."""
+        return {flow.uid: self._full_of(flow) for flow in able}
+
+    def _full_of(self, flow: FlowLoad) -> float:
+        if flow.rows and flow.uid in self._a_row:
+            return self._stretch * self._a_row[flow.uid][1] * flow.rows
+        return flow.cpu_ms * self.weights.get(flow.uid, 1)
+
+    def _takes(self, able: Sequence[FlowLoad], took_ms: float, secs: float) -> tuple[float, dict[str, float]]:
+        """What is not sampled, and each flow for all rows, by the second of so many that took so long."""
+        whole = self._full(able)
+        sampled = sum(cost / self.weights.get(uid, 1) for uid, cost in whole.items())
+        return max(0.0, took_ms - sampled) / secs, {uid: cost / secs for uid, cost in whole.items()}
 
     def _behind(self, able: Sequence[FlowLoad], secs: float, lag_ms: float, grew_ms: float) -> None:
+        """Where nobody knows how long it was at work, that was all the time."""
         self._calm = 0
         if self._same <= SETTLES:
             return
         came = max(0.05 * secs, secs - grew_ms / 1000)
-        spent = sum(flow.cpu_ms for flow in able)
-        self._shared = max(0.0, 1000 * secs - spent) / came
-        self._whole = {uid: cost / came for uid, cost in self._full(able).items()}
-        self._rows = sum(flow.rows for flow in able) / came
+        busy = 1.0 if self._busy is None else self._busy
+        self._shared, self._whole = self._takes(able, 1000 * secs * busy, came)
         least = self._shared + sum(cost / WEIGHT_MAX for cost in self._whole.values())
         if grew_ms > -1000 * secs * SHRINKS and least <= 1000 * STAYS:
             wanted = fitted(self._shared, self._whole, 1000 / (1 + lag_ms / CATCH_UP_MS), self._first)
             self._set({uid: max(weight, self.weights.get(uid, 1)) for uid, weight in wanted.items()})
 
     def _in_time(self, able: Sequence[FlowLoad], secs: float) -> None:
-        """At first it takes what it took, when it was behind; later its flows tell how many lines come."""
+        """At first it takes what it took, when it was behind; later it tells. Where it does not, it takes
+        what its flows do."""
         self._calm += 1
         if self._calm == 1:
             wanted = fitted(self._shared, self._whole, 1000 * STAYS, self._first, self.weights)
         elif self._calm > CALM and self._same > SETTLES:
-            alone, full = self._by_rows(able)
-            rows = sum(flow.rows for flow in able)
-            now, then = (rows, self._rows) if rows else (sum(full.values()), sum(self._whole.values()))
-            shared = (now / secs / then if then else 1.0) * self._shared + alone / secs
-            whole = {uid: cost / secs for uid, cost in full.items()}
+            spent = sum(flow.cpu_ms for flow in able)
+            took_ms = spent if self._busy is None else max(spent, 1000 * secs * self._busy)
+            shared, whole = self._takes(able, took_ms, secs)
             wanted = fitted(shared, whole, 1000 * ROOM, self._first, self.weights)
         else:
             return

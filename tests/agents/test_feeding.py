@@ -13,6 +13,7 @@ from agents.disk.store import Store
 from agents.formats import get_format
 from agents.inputs.values import Chunk, Counters, Position, Unresting
 from agents.logs import get_logger
+from agents.ports import WhenDone
 from agents.tasks import feeding
 from agents.tasks.feeding import GATHER_S, IDLE_EVERY_MS, SAID_EVERY_MS, Feeding
 from agents.tasks.running import Running
@@ -64,6 +65,25 @@ class Task(StreamTask):
         return super().idle(idle, positions)
 
 
+Told = was.Worked | was.Consulted | was.Ran | was.HeldBack | was.Lagging
+
+
+def feeding_of(
+    task: StreamTask, now_ms: Callable[[], int], when_done: WhenDone, tell: Callable[[Told], None]
+) -> Feeding:
+    return Feeding(
+        [(task, Silent())],
+        get_logger(),
+        now_ms=now_ms,
+        leaving=lambda: False,
+        when_done=when_done,
+        tell=tell,
+        memory_max_bytes=None,
+        running=Running({}, 0),
+        receivers={},
+    )
+
+
 async def test_who_has_nothing_to_say_wakes_nobody() -> None:
     loop, told = asyncio.get_running_loop(), list[str]()
     task = Task(TaskStatus("clicks", get_format("json"), None, ""), WorkerSettings(), Store(":memory:"))
@@ -72,21 +92,11 @@ async def test_who_has_nothing_to_say_wakes_nobody() -> None:
     def when_done(future: Future[T], then: Callable[[T], None]) -> None:
         future.add_done_callback(lambda done: loop.call_soon_threadsafe(lambda: then(done.result())))
 
-    def tell(event: was.Worked | was.Consulted | was.Ran | was.HeldBack | was.Lagging) -> None:
+    def tell(event: Told) -> None:
         assert isinstance(event, was.Worked)
         told.append(event.command)
 
-    made = Feeding(
-        [(task, Silent())],
-        get_logger(),
-        now_ms=lambda: int(loop.time() * 1000),
-        leaving=lambda: False,
-        when_done=when_done,
-        tell=tell,
-        memory_max_bytes=None,
-        running=Running({}, 0),
-        receivers={},
-    )
+    made = feeding_of(task, lambda: int(loop.time() * 1000), when_done, tell)
     reading = [asyncio.ensure_future(one) for one in made.readers()]
     began = loop.time()
     await eventually(lambda: task.idles >= 8, "it is told that nothing comes", 30)
@@ -96,6 +106,34 @@ async def test_who_has_nothing_to_say_wakes_nobody() -> None:
     for one in reading:
         one.cancel()
     await asyncio.gather(*reading, return_exceptions=True)
+    await made.close(clean=False)
+
+
+async def test_a_stream_is_behind_by_the_least_of_a_second() -> None:
+    """A chunk that ends panes takes long each time, and is no backlog."""
+    task = StreamTask(TaskStatus("clicks", get_format("json"), None, ""), WorkerSettings(), Store(":memory:"))
+    told = list[was.Lagging]()
+
+    def tell(event: Told) -> None:
+        assert isinstance(event, was.Lagging)
+        told.append(event)
+
+    made = feeding_of(task, lambda: 0, lambda future, then: None, tell)
+    (stream,) = made._streams.values()
+    made._lags(stream, 40, 10_000)
+    assert not told, "it was never behind"
+    for now_ms in range(10_200, 14_200, 200):
+        made._lags(stream, 900 if now_ms % 1_000 == 0 else 20, now_ms)
+    assert [one.lag_ms for one in told[1:]] == [0] * (len(told) - 1)
+    assert len(told) >= 3, "each second, as it was behind once"
+    told.clear()
+    for now_ms in range(20_000, 24_000, 200):
+        made._lags(stream, 600 + now_ms % 1_000, now_ms)
+    assert [one.lag_ms for one in told] == [600] * 4
+    task.perform(Install(FLOW), 0)
+    made._lags(stream, 600, 25_000)
+    assert 0 < task.cpu_us <= task.busy_us + 1_000
+    assert told[-1].busy_ms == task.busy_us // 1_000
     await made.close(clean=False)
 
 

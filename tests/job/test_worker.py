@@ -296,6 +296,30 @@ def test_rows_that_wait_for_the_map_are_as_many_as_are_worth_it_and_few_in_the_c
     assert mapped[4:] == [FEW_ROWS], "a checkpoint has groups in place of so many rows"
 
 
+def test_rows_of_a_dear_map_do_not_wait_for_the_end_of_their_pane() -> None:
+    """It would come that much later, and what waits behind it."""
+    mapped: list[int] = []
+
+    class Mapper(PyMapper):
+        def run(self, rows: pa.Table) -> pa.Table:
+            mapped.append(rows.num_rows)
+            return super().run(rows)
+
+    class Engine(PyEngine):
+        def mapper(self, fragment: Fragment) -> PyMapper:
+            return Mapper()
+
+    worker = StreamWorker("s", SETTINGS, Engine(), cpu_us=lambda: 100 * sum(mapped))
+    worker.handle(Install(FLOW))
+    for number in range(12):
+        worker.handle(Feed(chunk([(SECOND, "a")] * 100, 100 * number), 0))
+        if number == 1:
+            worker.handle(Idle(0))  # now it is known what a row takes
+    assert mapped == [200, 200, 200, 200, 200, 200]
+    (sealed,) = worker.handle(Finish()).sealed
+    assert panes_of([sealed])[0] == {0: Counter(a=1_200)}
+
+
 def test_rows_from_the_future_are_counted_and_move_nothing() -> None:
     settings = WorkerSettings(future_us=60 * SECOND, lateness_us=0, checkpoint_ms=10**9)
     worker = StreamWorker("s", settings, PyEngine())

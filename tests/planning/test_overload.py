@@ -23,7 +23,8 @@ class Stream:
         self.tells_rows, self.alone = False, 0.0
         """What a flow takes by itself, whatever its weight, by the second."""
         self.core, self.cpu_ms = 1.0, 0.0
-        """How much of a core the process gets, and has got."""
+        """How much of a core the task gets, and has got; how long it was at work."""
+        self.busy_ms = 0.0
 
     def run(self, secs: int) -> list[float]:
         """Lags, one a look."""
@@ -32,9 +33,10 @@ class Stream:
             held = self.overload.weights
             a_second = self.shared + sum(ms / held.get(uid, 1) for uid, (ms, _) in self.costs.items())
             a_second *= self.times / self.core
-            self.cpu_ms += LOOK_MS * self.core
             fixed = self.alone * len(self.costs) * LOOK_MS / 1000
             lines_s = min(LOOK_MS / 1000 + self.lag_ms / 1000, (LOOK_MS - fixed) / a_second)
+            self.busy_ms += fixed + lines_s * a_second
+            self.cpu_ms += (fixed + lines_s * a_second) * self.core
             self.lag_ms += LOOK_MS - 1000 * lines_s
             self.lag_ms = max(0.0, self.lag_ms)
             self.now_ms += LOOK_MS
@@ -46,7 +48,7 @@ class Stream:
                 )
                 for uid, (ms, within) in self.costs.items()
             ]  # fmt: skip
-            self.overload.look(flows, Lag(self.lag_ms, self.cpu_ms, self.now_ms), self.now_ms)
+            self.overload.look(flows, Lag(self.lag_ms, self.busy_ms, self.cpu_ms, self.now_ms), self.now_ms)
             found.append(self.lag_ms)
         return found
 

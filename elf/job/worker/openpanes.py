@@ -39,6 +39,9 @@ _FEW_BYTES_MAX: Final = 8 << 20
 """Rows that wait for the map are of so many chunks, and so large, at most; but ``FEW_ROWS`` may wait."""
 _FEW_GROUPS: Final = 512
 """So many are merged without a tree."""
+_WORTH_US: Final = 20_000
+"""Rows that wait for the map are enough once it would take so long, since the end of their pane waits for it
+then: a tenth, at most, is what a statement takes by itself."""
 _WAITING_PART: Final = 8
 """Of what open panes may hold in memory, rows that wait for the map are one part in so many at most, and
 groups that wait for the tree another one."""
@@ -74,6 +77,8 @@ class OpenPanes:
             self._into.load(checkpoint.fresh)
         self._few: list[pa.Table] = []
         self._few_bytes = 0
+        self._row_us = 0.0
+        """What the map took for a row that had waited for it, the last time."""
         if checkpoint.rows:
             self._few.append(fitted(decode(checkpoint.rows), arrow_schema(self._fragment.columns))[0])
         self._waiting: list[pa.Table] = []
@@ -142,6 +147,8 @@ class OpenPanes:
         waiting = self.few_rows
         if self._held_max is not None and self._few_bytes >= self._held_max // _WAITING_PART:
             return True
+        if waiting * self._row_us >= _WORTH_US:
+            return True
         full = len(self._few) >= _FEW_TABLES_MAX or self._few_bytes >= _FEW_BYTES_MAX
         return waiting >= GATHERED_ROWS or (waiting >= FEW_ROWS and full)
 
@@ -169,7 +176,9 @@ class OpenPanes:
             raise
         if count > 1:
             groups = split_by_range(groups, self._fragment.ranged_by, count)[place]
-        self._work["map_us"] += self._cpu_us() - began
+        took_us = self._cpu_us() - began
+        self._row_us = took_us / rows.num_rows
+        self._work["map_us"] += took_us
         return groups
 
     # -- groups ----------------------------------------------------------------------------------------------
