@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import faulthandler
 import functools
 import random
 import signal
@@ -66,6 +67,7 @@ from agents.tasks.allowance import Allowance, Bound, Ceiling, DayAllowance, Fold
 from agents.tasks.housekeeping import housekeeping_of
 from agents.tasks.memory import LIMIT
 from agents.tasks.streams import FunctionsAt
+from agents.watchdog import watched
 from elf import native
 from elf.addresses import is_loopback, split_address
 from elf.client.values import for_terminal
@@ -134,6 +136,7 @@ def run_agents(
     codec.CODEC.prepare()
     sys.setrecursionlimit(FRAMES_MAX)
     sys.setswitchinterval(SWITCH_SECS)
+    faulthandler.enable(file=2)  # a fault, or systemd's SIGABRT, says where each thread was
     LIMIT.set(sum(config.memory_max_bytes for config in configs) // 2)
     with contextlib.ExitStack() as opened:
         folders = [opened.enter_context(held(Path(config.data_dir))) for config in configs]
@@ -227,9 +230,10 @@ async def _live_all(
         return end.status
 
     tasks = [asyncio.create_task(one) for one in beside]
-    ends = await asyncio.gather(
-        *(live(number, agent) for number, agent in enumerate(agents)), return_exceptions=True
-    )
+    with watched(loop, get_logger()):
+        ends = await asyncio.gather(
+            *(live(number, agent) for number, agent in enumerate(agents)), return_exceptions=True
+        )
     for task in tasks:
         task.cancel()
     process.systemd.close()
