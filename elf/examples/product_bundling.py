@@ -21,7 +21,7 @@ epoch begins), SendTo and OnRecv (made by ``Rounds``), Deliver; insert and flush
 
 A cycle that an agent was too late for is given up after three times ``every``, and one in which an agent's
 process ended at once; the next one begins anew, and nothing is kept of it. Edges, which ids they cover, and
-looks survive.
+looks survive. What agents bring to a look goes ``at_once``: they keep their edges, and bring them again.
 
 To change it: ``window``, ``every``, ``users_max``, and what an edge is (``wanted``, ``store``, ``user``) with
 ``--set``.
@@ -49,6 +49,7 @@ class ProductBundling(Rounds):
     """Products that the same users like and buy.
 
     Attributes:
+        at_once (bool): looks wait for no checkpoints (``Rounds``).
         every (float): seconds between two looks at the graph; edges are forgotten in such steps.
         window (float): seconds that an edge lives, up to the end of the step in which a look begins.
         user (str): the column with the user of a line.
@@ -72,6 +73,7 @@ class ProductBundling(Rounds):
         ['Doom', 'Myst']
     """
 
+    at_once = True
     every = 5.0  # seconds between two looks at the graph
     window = 300.0  # seconds that an edge lives
     user = "user.id"
@@ -172,14 +174,15 @@ class ProductBundling(Rounds):
             self.parts_since = message["since"]
             covers = lines_of(self.me, self.flush("covers"), "lines")
         if (self.parts_since, len(self.parts)) != (message["since"], message["parts"]):
-            return {"lost": True, "edges": None, "users": 0, "joins": NONE, "covers": {}}
+            return {"lost": True, "edges": None, "users": 0, "joins": NONE, "covers": {}, "joined": False}
         edges, self.parts[part] = self.parts[part], self.parts[part].slice(0, 0)
-        joins = self.joins if part == 0 else NONE
-        return {"lost": False, "edges": edges, "users": edges.num_rows, "joins": joins, "covers": covers}
+        users, joins = edges.num_rows, self.joins if part == 0 else NONE
+        found = {"lost": False, "edges": edges, "users": users, "joins": joins, "covers": covers}
+        return {**found, "joined": True}  # one edge a user already
 
     def combine(self, one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
         both = {"lost": one["lost"] or other["lost"], "users": one["users"] + other["users"]}
-        both["covers"] = one["covers"] | other["covers"]
+        both |= {"covers": one["covers"] | other["covers"], "joined": False}
         both["joins"] = pa.concat_tables([one["joins"], other["joins"]])
         edges = [one["edges"], other["edges"]]
         many = any(some is None for some in edges) or both["users"] > 16 * self.users_max
@@ -190,10 +193,12 @@ class ProductBundling(Rounds):
         """One edge a user; none, if that are too many for a message."""
         if value["edges"] is None:
             return value
-        edges, joins = joined(value["edges"], value["joins"])
+        edges, joins = value["edges"], value["joins"]
+        if not value["joined"]:
+            edges, joins = joined(edges, joins)
         users = edges.num_rows
         kept = edges if users <= 2 * self.users_max and edges.nbytes <= EDGES_BYTES_MAX else None
-        return {**value, "edges": kept, "users": users, "joins": joins}
+        return {**value, "edges": kept, "users": users, "joins": joins, "joined": True}
 
     def deliver(self, app: bytes, message: Any) -> Any:
         """Other jobs may ask what goes with a product, and for the looks after a number: ``{"since": n}``."""

@@ -79,9 +79,9 @@ class Tree:
         self.runners[name].handle(event, self.place(name), payload, effects)
         for effect in effects:
             match effect:
-                case calls.SendTo():
+                case calls.SendTo() | calls.RemarkTo():
                     self._put(name, effect.to, calls.Sent(name, effect.value))
-                case calls.MulticastOut():
+                case calls.MulticastOut() | calls.RemarkOut():
                     self._put(name, name, calls.Cast(self.jobs[name].app_id, effect.value))
 
     def _put(self, sender: str, to: str, event: calls.Event) -> None:

@@ -136,6 +136,63 @@ def test_another_node_is_master_when_the_master_dies_and_who_was_away_catches_up
     running(world, 5)
 
 
+LOOKS = """
+from elf.job import Rounds
+
+
+class Looks(Rounds):
+    at_once = True
+    every = 0.5
+
+    def start(self):
+        self.subscribe("SELECT key, COUNT(*) AS n FROM clicks GROUP BY key")
+        self.state.setdefault("looks", [])
+        self.begun = []
+
+    def on_timer(self):
+        if self.is_root:
+            self.begin()
+
+    def begin(self, message=None):
+        super().begin(message)
+        self.begun.append(self._begun)
+
+    def contribute(self, message):
+        return sum(row["n"] for row in self.flush().to_pylist())
+
+    def combine(self, one, other):
+        return one + other
+
+    def finish(self, message, total, agents):
+        self.state["looks"] = [*self.state["looks"], (self.round, total, agents)]
+"""
+
+
+def test_looks_at_once_have_all_rows_and_the_next_master_gives_rounds_other_numbers() -> None:
+    world = World(4, 5, loss=0.02, doubles=0.05, checking=False)
+    world.start_all()
+    submit(world, 3, program(LOOKS, every_ms=500))
+    running(world, 5)
+    world.run(500)
+    for agent in world.agents:
+        world.write(agent, world.now + 5_000)
+    world.run(9_000)
+    ((first, job),) = masters(world)
+    rows = sum(len(agent.log.rows) for agent in world.agents)
+    whole = [total for _, total, agents in job.state["looks"] if agents == 5]
+    assert whole[-1] == rows > 0
+    assert all(agents <= 5 for _, _, agents in job.state["looks"])
+    world.run(100)  # it has begun rounds that no checkpoint has
+    begun = set(job.begun)
+    first.crash()
+    world.run(10_000)
+    ((_, after),) = masters(world)
+    assert after is not job
+    assert after.begun, "it looks, too"
+    assert not begun.intersection(after.begun)
+    assert any(agents == 4 for number, _, agents in after.state["looks"] if number in after.begun)
+
+
 def test_two_submit_one_name_at_once_one_wins_and_the_other_is_told() -> None:
     world = World(3, 5)
     world.start_all()

@@ -8,6 +8,7 @@ import pytest
 
 from elf.job.program import calls
 from elf.job.program.calls import JobEffect, Place
+from elf.job.program.host import JobError
 from elf.job.program.runner import JobRunner, UserCodeError
 from elf.job.program.spec import with_settings
 from elf.job.program.values import pack_value, unpack_value
@@ -30,20 +31,24 @@ INNER = Place("b", 0, False, "a", ("d",))
 
 
 class Agent:
-    def __init__(self, text: str = TEXT) -> None:
-        self.runner = JobRunner(text, "adds.py", "adds", "me", no_queries)
-        self.runner.start(ROOT)
-        self.job: Any = self.runner.job
+    """``kinds``: of the effects of its last call."""
 
-    def call(self, event: calls.Event, place: Place) -> list[object]:
+    def __init__(self, text: str = TEXT, state: bytes = b"") -> None:
+        self.runner = JobRunner(text, "adds.py", "adds", "me", no_queries)
+        self.runner.start(ROOT, state)
+        self.job: Any = self.runner.job
+        self.kinds: list[type[JobEffect]] = []
+
+    def call(self, event: calls.Event, place: Place) -> list[Any]:
         effects: list[JobEffect] = []
         self.runner.handle(event, place, b"", effects)
+        self.kinds = [type(effect) for effect in effects]
         return [unpack_value(effect.value) for effect in effects]
 
-    def cast(self, number: int, place: Place) -> list[object]:
+    def cast(self, number: int, place: Place) -> list[Any]:
         return self.call(calls.Cast(b"", pack_value({"round": number, "message": "go"})), place)
 
-    def part(self, sender: str, number: int, value: int, place: Place, agents: int = 1) -> list[object]:
+    def part(self, sender: str, number: int, value: int, place: Place, agents: int = 1) -> list[Any]:
         told = {"round": number, "agents": agents, "value": value}
         return self.call(calls.Sent(sender, pack_value(told)), place)
 
@@ -98,5 +103,44 @@ def test_settings_are_attributes_of_the_class_and_a_wrong_one_is_named() -> None
     agent = Agent(text)
     assert (agent.job.mine, agent.job.every) == (5, 2.0)
     assert text.splitlines()[: len(TEXT.splitlines())] == TEXT.rstrip().splitlines()
-    with pytest.raises(UserCodeError, match="Adds has no setting min; it has keep_late, mine"):
+    with pytest.raises(UserCodeError, match="Adds has no setting min; it has at_once, keep_late, mine"):
         Agent(with_settings(TEXT, {"min": 5}))
+
+
+LOOKS = TEXT.replace("keep_late = True", "at_once = True")
+
+
+def test_what_goes_at_once_waits_for_no_state_and_of_each_child_the_first_is_taken() -> None:
+    agent = Agent(LOOKS)
+    assert agent.cast(1, INNER) == []
+    assert agent.part("d", 1, 10, INNER) == [{"round": 1, "agents": 2, "value": 11}]
+    assert agent.kinds == [calls.RemarkTo]
+    two = Place("b", 0, False, "a", ("d", "e"))
+    agent.cast(2, two)
+    agent.part("d", 2, 10, two)
+    assert agent.part("d", 2, 10, two) == [], "its process has ended, and has contributed again"
+    assert agent.part("e", 2, 100, two) == [{"round": 2, "agents": 3, "value": 111}]
+    with pytest.raises(JobError, match="at_once and keep_late"):
+        Agent(LOOKS.replace("mine = 1", "keep_late = True"))
+
+
+def test_two_masters_never_give_two_rounds_one_number() -> None:
+    first = Agent(LOOKS)
+    (begun,) = first.call(calls.Timer(), ROOT)
+    assert (begun["round"], first.kinds) == (1, [calls.MulticastOut]), "its state has the numbers after it"
+    committed = first.runner.state()
+    assert [one["round"] for one in first.call(calls.Timer(), ROOT)] == [2]
+    assert first.kinds == [calls.MulticastOut], "nobody knows yet whether that is durable"
+    first.cast(2, ROOT)
+    assert [one["round"] for one in first.call(calls.Timer(), ROOT)] == [3]
+    assert first.kinds == [calls.RemarkOut], "no state has this one"
+    given = {1, 2, 3}
+    for state in (committed, first.runner.state()):
+        second = Agent(LOOKS, state)
+        (begun,) = second.call(calls.Timer(), ROOT)
+        assert begun["round"] not in given
+        assert second.kinds == [calls.MulticastOut]
+        given.add(begun["round"])
+    below = Agent(LOOKS)
+    below.cast(max(given), Place("b", 0, False, "a", ()))
+    assert below.cast(3, Place("b", 0, False, "a", ())) == [], "of a master that another one has followed"

@@ -71,11 +71,11 @@ class _Host:
     def tree_of(self, name: str) -> str:
         return self._tree_of[name]
 
-    def send_to(self, node: str, message: Message, tree: int) -> None:
+    def send_to(self, node: str, message: Message, tree: int, *, at_once: bool = False) -> None:
         node = MASTER.me if node == masters_name(seat_of(tree)) else node
         self._jobs[node or self._place.parent].on_recv(self._place.me, arrived(message))
 
-    def multicast(self, message: Message) -> None:
+    def multicast(self, message: Message, *, at_once: bool = False) -> None:
         for job in self._jobs.values():
             job.on_multicast(self.app, arrived(message))
 

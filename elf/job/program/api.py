@@ -184,7 +184,14 @@ class Job(Callbacks, Placed):
             Subscription(name or stream or app or "main", query, stream, tuple(columns), where, id_, tree)
         )
 
-    def send_to(self, node: str | None, paos: Message, *, tree: int | str | None = None) -> None:
+    def send_to(
+        self,
+        node: str | None,
+        paos: Message,
+        *,
+        tree: int | str | None = None,
+        at_once: bool = False,
+    ) -> None:
         """Send partial aggregates, or any message, to this job on another agent, which gets it by
         ``on_recv``. Its ``state`` has it exactly once, whoever crashes: it is kept here until it is durable
         there. Where that agent has left the fleet, the parent gets it.
@@ -195,6 +202,9 @@ class Job(Callbacks, Placed):
             tree (int | str | None): the tree up which it goes, of a job with several: what is sent to the
                 agent with that tree's master the master gets; where the agent has left, it goes to the parent
                 in that tree. None: ``self.tree``.
+            at_once (bool): it leaves now, and not when the state behind it is durable. It may be lost, and a
+                crash may take back what it is of and say it again: for a look at what the job has, which
+                takes nothing away.
 
         Raises:
             JobError: if ``node`` is None or empty, if ``paos`` cannot be sent, if there is no such tree, or
@@ -212,7 +222,8 @@ class Job(Callbacks, Placed):
         """
         if not node:
             raise JobError("send_to nobody: the root has no parent (ask is_root first)")
-        self._host.send_to(node, paos, self._place_of(self.tree if tree is None else tree))
+        place = self._place_of(self.tree if tree is None else tree)
+        self._host.send_to(node, paos, place, at_once=at_once)
 
     def send_up(self, paos: pa.Table, name: str = "main", *, by: Sequence[str] = ()) -> None:
         """On an agent: send partial aggregates to the parents in the trees that they go up, as ``split``
@@ -277,7 +288,7 @@ class Job(Callbacks, Placed):
         parts = split_by_range(paos, tuple(by) or keys, self.trees) if self.trees > 1 else (paos,)
         return {tree: part for tree, part in enumerate(parts) if part.num_rows}
 
-    def multicast(self, message: Message) -> None:
+    def multicast(self, message: Message, *, at_once: bool = False) -> None:
         """At the master: send a message to this job on every agent, this one too.
 
         Each gets it by ``on_multicast``, once and in order, or ``on_missed`` says how many are lost. Of a job
@@ -286,6 +297,8 @@ class Job(Callbacks, Placed):
         Args:
             message (Message): what is sent, at most 16 MiB when it is packed. More than 1 MiB travels in
                 pieces, and what is multicast after it comes after it.
+            at_once (bool): it leaves now, before what was multicast and waits, and not when the state behind
+                it is durable. The next master does not know of it, so it may say something else in its place.
 
         Raises:
             JobError: on an agent that is not the master, and as ``send_to``.
@@ -304,7 +317,7 @@ class Job(Callbacks, Placed):
         """
         if not self.is_root:
             raise JobError("only the master multicasts: ask is_root first")
-        self._host.multicast(message)
+        self._host.multicast(message, at_once=at_once)
 
     def feed_back(self, messages: Mapping[Any, Message]) -> None:
         """At the master: send messages by key, such as results, to this job on the agents that have asked for

@@ -128,8 +128,22 @@ class SendTo(msgspec.Struct, frozen=True, tag=True):
     tree: Tree = 0
 
 
+class RemarkTo(msgspec.Struct, frozen=True, tag=True):
+    """The same at once, without a state behind it: it may be lost, or said again (protocol 14.20)."""
+
+    to: Word
+    value: Value
+    tree: Tree = 0
+
+
 class MulticastOut(msgspec.Struct, frozen=True, tag=True):
     """To the job on every agent."""
+
+    value: Annotated[bytes, msgspec.Meta(max_length=MULTICAST_BYTES_MAX)]
+
+
+class RemarkOut(msgspec.Struct, frozen=True, tag=True):
+    """The same at once, without a state behind it (protocol 14.20)."""
 
     value: Annotated[bytes, msgspec.Meta(max_length=MULTICAST_BYTES_MAX)]
 
@@ -167,7 +181,7 @@ class ReplyOut(msgspec.Struct, frozen=True, tag=True):
     error: Word = ""
 
 
-JobEffect = SendTo | MulticastOut | FeedOut | AskFor | RouteOut | ReplyOut
+JobEffect = SendTo | RemarkTo | MulticastOut | RemarkOut | FeedOut | AskFor | RouteOut | ReplyOut
 LASTING = SendTo | MulticastOut | FeedOut | AskFor | RouteOut
 """What leaves the agent when the state behind it is durable."""
 

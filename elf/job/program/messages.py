@@ -86,6 +86,16 @@ class Note(Message, frozen=True, kw_only=True):
     tree: Tree = 0
 
 
+class Remark(Message, frozen=True, kw_only=True):
+    """``send_to`` with ``at_once``: it has no name, so it is neither kept nor sent again (protocol 14.20). It
+    is for that seat, and goes up that ``tree`` of the job."""
+
+    uid: JobUid
+    value: Value
+    to: Seat = OWN
+    tree: Tree = 0
+
+
 class NotesKept(Message, frozen=True, kw_only=True):
     """The answer: slices with these numbers are in the durable state of the job at the receiver."""
 
@@ -176,6 +186,7 @@ MESSAGES: tuple[type[Message], ...] = (
     InspectProgram,
     QueryProgram,
     Note,
+    Remark,
     NotesKept,
     Told,
     AskPiece,

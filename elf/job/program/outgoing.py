@@ -49,6 +49,13 @@ class Outgoing:
     feedback: Feedback
     counts: Counter[str]
 
+    def refusal(self, running: Running, effect: calls.SendTo | calls.RemarkTo) -> str:
+        """Why a job may not send this; empty: it may."""
+        if effect.tree >= len(running.spec.trees):
+            return "up no tree"
+        to = effect.to
+        return "to no agent" if to and not self.is_agent(running, to, effect.tree) else ""
+
     def is_agent(self, running: Running, address: str, tree: int) -> bool:
         """Whether a job may send there: nothing else hears what it has to say."""
         if address in running.wrote or self.log.there(address) or address == masters_name(seat_of(tree)):
@@ -143,25 +150,31 @@ class Outgoing:
                     app=effect.app, source=spec.app, value=effect.value, origin=self.me.address
                 )
                 return [self.to_app(routed.app, routed)]
-            case calls.MulticastOut() | calls.FeedOut() if running.seat and self.overlay.is_root(
-                running.topic
-            ):
-                running.multicasts += 1
-                name = Name(running.group, running.term, running.multicasts)
-                if isinstance(effect, calls.MulticastOut):
-                    return [Multicast(running.topic, self.feedback.send(name, effect.value, now_ms))]
-                if (told := self.feedback.feed(name, effect, now_ms)) is not None:
-                    return [Multicast(running.topic, told)]
-                self.drop(running, "feedback that is none")
-                return []
-        self.drop(running, "not the master any more")
+            case calls.MulticastOut() | calls.FeedOut():
+                return self.down(running, effect, now_ms)
+        return []
+
+    def down(
+        self, running: Running, effect: calls.MulticastOut | calls.RemarkOut | calls.FeedOut, now_ms: int
+    ) -> list[Step]:
+        """What a master multicasts leaves."""
+        if not (running.seat and self.overlay.is_root(running.topic)):
+            self.drop(running, "not the master any more")
+            return []
+        running.multicasts += 1
+        name = Name(running.group, running.term, running.multicasts)
+        if not isinstance(effect, calls.FeedOut):
+            return [Multicast(running.topic, self.feedback.send(name, effect.value, now_ms))]
+        if (told := self.feedback.feed(name, effect, now_ms)) is not None:
+            return [Multicast(running.topic, told)]
+        self.drop(running, "feedback that is none")
         return []
 
     # -- slices ----------------------------------------------------------------------------------------------
 
     def _note(self, running: Running, slice_: Slice) -> list[Send]:
-        uid, seat = running.spec.uid, seat_named(slice_.to)
-        to = (self.log.leader(group_of(uid, seat)) or "") if seat else slice_.to
+        uid = running.spec.uid
+        seat, to = self._seated(uid, slice_.to)
         word = note.Note(
             uid=uid,
             value=slice_.value,
@@ -173,6 +186,21 @@ class Outgoing:
             tree=slice_.tree,
         )
         return [Send(to, word)] if to else []
+
+    def remark(self, running: Running, effect: calls.RemarkTo) -> list[Send]:
+        """What leaves at once; nowhere, where nobody knows who is the master."""
+        spec, to = running.spec, self.receiver(running, effect.to, effect.tree)
+        seat, address = self._seated(spec.uid, to)
+        if not address:
+            self.drop(running, "to a master that is not there")
+            return []
+        return [Send(address, note.Remark(uid=spec.uid, value=effect.value, to=seat, tree=effect.tree))]
+
+    def _seated(self, uid: str, to: str) -> tuple[int, str]:
+        """The seat, and the address, of a receiver: an address or a master's name. The address is empty while
+        the log does not know where the master is."""
+        seat = seat_named(to)
+        return seat, ((self.log.leader(group_of(uid, seat)) or "") if seat else to)
 
     def _keeps(self, running: Running, sender: Sender, *numbers: int) -> Send:
         """Of more than go at once the rest is told when they come again."""

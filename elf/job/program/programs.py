@@ -285,10 +285,12 @@ class Programs:
         if not running.within_rate(len(effect.value), now_ms):
             return self._flooded(running, effect, now_ms)
         match effect:
-            case calls.SendTo() if effect.tree >= len(running.spec.trees):
-                self._outgoing.drop(running, "up no tree")
-            case calls.SendTo() if effect.to and not self._outgoing.is_agent(running, effect.to, effect.tree):
-                self._outgoing.drop(running, "to no agent")
+            case calls.SendTo() | calls.RemarkTo() if why := self._outgoing.refusal(running, effect):
+                self._outgoing.drop(running, why)
+            case calls.RemarkTo():
+                return [*self._outgoing.remark(running, effect)]
+            case calls.RemarkOut():
+                return self._outgoing.down(running, effect, now_ms)
             case calls.SendTo() | calls.MulticastOut() | calls.FeedOut() | calls.AskFor() | calls.RouteOut():
                 if isinstance(effect, calls.SendTo):
                     effect = replace(effect, to=self._outgoing.receiver(running, effect.to, effect.tree))
@@ -431,6 +433,12 @@ class Programs:
                     return []
                 place = self._place(running, now_ms, message.tree)
                 return self._outgoing.noted(running, sender, message, place)
+            case note.Remark():
+                running = self._running.get(key_of(message.uid, message.to))
+                if running is None or running.state == "failed" or message.tree >= len(running.spec.trees):
+                    return []
+                remember(running.wrote, sender)
+                return self._call(running, calls.Sent(sender, message.value), now_ms, tree=message.tree)
             case note.NotesKept():
                 if (running := self._running.get(key_of(message.uid, message.of))) is not None:
                     self._outgoing.kept(running, sender, message)

@@ -11,6 +11,11 @@ Rules: the next round ends the one before, complete or not. A contribution that 
 ``keep_late`` it is part of that agent's next one, so that nothing is lost that must not be. Children that
 leave the tree are not waited for.
 
+Where rounds go ``at_once`` (protocol 14.20), messages and contributions may be lost, and an agent whose
+process ends may contribute twice: of each agent below it an agent takes the first. Two masters never give two
+rounds one number: numbers are reserved, many at a time, by a message that leaves with the master's state, and
+the next master begins above them. Until the master hears that message its rounds do not go at once.
+
 The examples run without a fleet; ``two_agents`` is as in ``elf.job.program.api``, and ``Adds`` is the class
 of the example of ``Rounds``.
 """
@@ -18,7 +23,7 @@ of the example of ``Rounds``.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -26,6 +31,8 @@ import pyarrow.compute as pc
 from elf.job.program.api import Job
 from elf.job.program.host import Host, JobError
 
+RESERVED: Final = 1_000
+"""Numbers of rounds that a master gives to rounds at once before it reserves more."""
 Lines = dict[str, tuple[int, int, int]]
 """The lines of each agent's log that a result is of: agent → id of the first, id of the last, how many."""
 
@@ -40,6 +47,10 @@ class Rounds(Job, ABC):
     Attributes:
         keep_late (bool): whether what comes too late for a round is part of the next one, as in batches that
             are emptied. False: it is dropped.
+        at_once (bool): whether messages and contributions leave at once, and not when the state behind them
+            is durable. A round costs less and ends sooner; but where an agent dies in it, it may never end.
+            It is for rounds that look at what agents have and take nothing away, at a master that begins the
+            next one after a while. Not with ``keep_late``.
         round (int): the last round that this agent heard of; the first is 1.
 
     Example:
@@ -60,6 +71,8 @@ class Rounds(Job, ABC):
 
     keep_late: ClassVar[bool] = False
     """Whether what comes too late for a round is part of the next one, as for batches that are emptied."""
+    at_once: ClassVar[bool] = False
+    """Whether rounds go at once, and at most once: for looks, which take nothing away."""
 
     def __init__(self, name: str, creator: str, host: Host) -> None:
         """Made by the agent, as ``Job``.
@@ -72,15 +85,24 @@ class Rounds(Job, ABC):
         super().__init__(name, creator, host)
         if self.trees != 1:
             raise JobError(f"trees = {self.trees!r}: rounds are of one tree")
+        if self.at_once and self.keep_late:
+            raise JobError("at_once and keep_late: what leaves at once may be lost, so none can be kept")
         self.round = 0
         """The last round that this agent heard of; the first is 1."""
         self._begun = 0
+        """The last number that was given to a round here."""
+        self._reserved = 0
+        """The last number that the state says may have been given to one."""
+        self._reserving = 0
+        """The round whose message leaves with that state; when it comes, the state is durable."""
         self._open = False
         self._message: Any = None
         self._value: Any = None
         self._has_value = False
         self._agents = 0
         self._waiting: set[str] = set()
+        self._heard: set[str] = set()
+        """Whose contribution to this round has come."""
         self._owed: list[Any] = []
         self._early: list[tuple[str, dict[str, Any]]] = []
 
@@ -100,8 +122,9 @@ class Rounds(Job, ABC):
             0
         """
         open_ = {"open": self._open, "message": self._message, "value": self._value, "agents": self._agents}
-        numbers = {"round": self.round, "begun": self._begun, "waiting": self._waiting}
-        return {**open_, **numbers, "has": self._has_value, "owed": self._owed, "early": self._early}
+        numbers = {"round": self.round, "begun": max(self._begun, self._reserved)}
+        others = {"waiting": self._waiting, "heard": self._heard, "owed": self._owed, "early": self._early}
+        return {**open_, **numbers, **others, "has": self._has_value}
 
     def restore_beside(self, kept: Any) -> None:
         """The same round again.
@@ -121,7 +144,7 @@ class Rounds(Job, ABC):
         self.round, self._begun, self._waiting = kept["round"], kept["begun"], set(kept["waiting"])
         self._open, self._message = kept["open"], kept["message"]
         self._value, self._agents, self._owed = kept["value"], kept["agents"], kept["owed"]
-        self._has_value = kept["has"]
+        self._has_value, self._heard = kept["has"], set(kept.get("heard", ()))
         self._early = [(node, contribution) for node, contribution in kept["early"]]
 
     # -- to override -----------------------------------------------------------------------------------------
@@ -237,7 +260,10 @@ class Rounds(Job, ABC):
             JobError: on an agent that is not the master, or if ``message`` cannot be sent.
         """
         self._begun = max(self._begun, self.round) + 1
-        self.multicast({"round": self._begun, "message": message})
+        at_once = self.at_once and self.round >= self._reserving and self._begun <= self._reserved
+        if self.at_once and not at_once:
+            self._reserving, self._reserved = self._begun, self._begun + RESERVED
+        self.multicast({"round": self._begun, "message": message}, at_once=at_once)
 
     # -- how it is done --------------------------------------------------------------------------------------
 
@@ -257,12 +283,14 @@ class Rounds(Job, ABC):
             >>> below.round, master.round
             (1, 0)
         """
+        if self.at_once and message["round"] <= self.round:
+            return  # a master's that another one has followed
         if self._open:
             self._open = False
             if self._has_value:
                 self.late(self._value)
         self.round, self._message = message["round"], message["message"]
-        self._waiting = set(self.children)
+        self._waiting, self._heard = set(self.children), set()
         self._value, self._has_value, self._agents = None, False, 0
         if not self.is_root:
             self._add(self.contribute(self._message), 1)
@@ -293,11 +321,12 @@ class Rounds(Job, ABC):
         """
         if paos["round"] > self.round:  # its multicast took another way than ours
             self._early.append((node, paos))
-        elif paos["round"] < self.round or not self._open:
+        elif paos["round"] < self.round or not self._open or (self.at_once and node in self._heard):
             self.late(paos["value"])
         else:
             self._add(paos["value"], paos["agents"])
             self._waiting.discard(node)
+            self._heard.add(node)
             self._up()
 
     def _add(self, value: Any, agents: int = 0) -> None:
@@ -315,7 +344,8 @@ class Rounds(Job, ABC):
         if self.is_root:
             self.finish(self._message, value, self._agents)
         elif self.parent:
-            self.send_to(self.parent, {"round": self.round, "agents": self._agents, "value": value})
+            part = {"round": self.round, "agents": self._agents, "value": value}
+            self.send_to(self.parent, part, at_once=self.at_once)
         else:
             self.late(value)
 

@@ -303,11 +303,13 @@ class JobRunner:
             raise JobError(f"two subscriptions are called {subscription.name}: give one a name=")
         self._subscriptions[subscription.name] = subscription
 
-    def send_to(self, node: str, message: Message, tree: int) -> None:
-        self._put(calls.SendTo(node, _packed(message), tree))
+    def send_to(self, node: str, message: Message, tree: int, *, at_once: bool = False) -> None:
+        kind = calls.RemarkTo if at_once else calls.SendTo
+        self._put(kind(node, _packed(message), tree))
 
-    def multicast(self, message: Message) -> None:
-        self._put(calls.MulticastOut(_packed(message, calls.MULTICAST_BYTES_MAX)))
+    def multicast(self, message: Message, *, at_once: bool = False) -> None:
+        kind = calls.RemarkOut if at_once else calls.MulticastOut
+        self._put(kind(_packed(message, calls.MULTICAST_BYTES_MAX)))
 
     def feed_back(self, messages: Mapping[Any, Message]) -> None:
         entries = []
