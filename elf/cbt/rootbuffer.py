@@ -36,7 +36,7 @@ class RootBuffer:
         self._layout = layout
         self.weight_max = weight_max
         self._tables: list[pa.Table] = []
-        self._tables_weight = 0
+        self._tables_weight = self._tables_rows = 0
         self._groups: native.GroupTable | None = None
         self._groups_schema = layout.schema
         self._capacity = native.CAPACITY
@@ -57,12 +57,12 @@ class RootBuffer:
     @property
     def rows(self) -> int:
         groups = 0 if self._groups is None else self._groups.count
-        return groups + sum(int(table.num_rows) for table in self._tables)
+        return groups + self._tables_rows
 
     @property
     def nbytes(self) -> int:
         groups = 0 if self._groups is None else self._groups.nbytes
-        return groups + sum(int(table.nbytes) for table in self._tables)
+        return groups + self._tables_weight - ROW_BYTES * self._tables_rows
 
     @property
     def weight(self) -> int:
@@ -78,6 +78,7 @@ class RootBuffer:
         if rows.num_rows:
             self._tables.append(rows)
             self._tables_weight += weight(rows)
+            self._tables_rows += rows.num_rows
 
     def combine(self, part: pa.Table) -> None:
         """Add rows, with equal keys combined if the last rows have shown that this pays."""
@@ -134,7 +135,7 @@ class RootBuffer:
 
     def replace(self, *runs: pa.Table) -> None:
         """Hold these and nothing else."""
-        self._tables, self._tables_weight, self.stuck = [], 0, False
+        self._tables, self._tables_weight, self._tables_rows, self.stuck = [], 0, 0, False
         self._groups, self._merged_rows = None, 0
         for run in runs:
             self.append(run)
@@ -166,6 +167,8 @@ class RootBuffer:
         """Raise ``ElfBug`` if it miscounts, or is full."""
         if self._tables_weight != sum(weight(table) for table in self._tables):
             raise ElfBug("the root's buffer miscounts its weight")
+        if self._tables_rows != sum(table.num_rows for table in self._tables):
+            raise ElfBug("the root's buffer miscounts its rows")
         for table in self.tables:
             table.validate(full=True)
         if self.full and len(self._tables) + (self._groups is not None) > 1 and not self.stuck:
