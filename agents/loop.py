@@ -31,7 +31,7 @@ from elf.job.program.port import ProgramEffect, ProgramSaved
 from elf.job.replicas import ReplicaEvent
 from elf.job.snapshots import SnapshotName
 from elf.job.stamps import InspectStamps
-from elf.job.tables import CopyShard, ReadShard
+from elf.job.tables import CopyShard, ReadShard, ReadTable
 from elf.security.principals import Principal
 from elf.wire import base
 from overlay import raft
@@ -214,7 +214,9 @@ class Loop:
                 me = self.node.me.address
                 self._read("read windows", partial(windowcommits.windows_again, effect, store, me))
             case do.LookUp():
-                self._read("look up", partial(looked_up, effect, store), "tables")
+                # who asks for rows of a key does not wait for those of all keys
+                own: Queue = "tables" if isinstance(effect.request, ReadTable) else "compute"
+                self._read("look up", partial(looked_up, effect, store), own)
             case do.Deliver():
                 work.submit("outputs", partial(self._ports.outputs.deliver, effect, store), self._delivered)
             case do.SaveProgram():

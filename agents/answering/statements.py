@@ -11,7 +11,7 @@ import json
 from collections.abc import Callable, Generator, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 import pyarrow as pa
@@ -98,6 +98,10 @@ COMPARED_WINDOWS = 1_000
 """The last commits of a job that are handed out for a comparison."""
 
 
+SHORT_CHARS: Final = 128
+"""A text of so many takes a millisecond or two to read, whatever is in it."""
+
+
 class Statements:
     """The procedures of one agent."""
 
@@ -145,6 +149,7 @@ class Statements:
         self._aggregates = Aggregates(log, fleet, self.creators)
         self._once = Once(log)
         self._one_shots = 0
+        self._has_read = False
 
     # -- statements ------------------------------------------------------------------------------------------
 
@@ -152,7 +157,7 @@ class Statements:
         """All statements of a text, one after the other; the last one's reply is the reply. ``who`` asks must
         have the roles for all of them."""
         _must_have("read", "a statement", who)  # before anything is read
-        parsed = yield from offload(partial(_parsed, asked.sql, who, self._tables.names()))
+        parsed = yield from self._read(asked.sql, who)
         changes = any(is_change(role_of_statement(type(one).__name__)) for one in parsed)
         asked = self._once.taken(asked, who, now_ms, changes=changes)
         from elf.ql import changes as changed
@@ -173,6 +178,18 @@ class Statements:
                 )
             yield from self._statement(asked, statement, now_ms, who)
         return (yield from self._statement(asked, parsed[-1], now_ms, who))
+
+    def _read(
+        self, text: str, who: Principal | None
+    ) -> Generator[list[Ask], list[Answer], list[statements.Statement]]:
+        """The statements of a text. A short one is read at once: beside the loop it would wait for plans. The
+        first one loads the parser, there."""
+        read = partial(_parsed, text, who, self._tables.names())
+        if self._has_read and len(text) <= SHORT_CHARS:
+            return read()
+        parsed = yield from offload(read)
+        self._has_read = True
+        return parsed
 
     def _for_owner(self, asked: Execute, statement: statements.Statement, who: Principal | None) -> Execute:
         """An admin changes jobs of others as if they were their owners."""

@@ -57,6 +57,8 @@ if TYPE_CHECKING:  # sqlglot, as in agents.answering.statements
 
 BYTES_MAX: Final = 64 << 20
 """Of encoded rows that are gathered for a SELECT over all of a table."""
+FEW_BYTES: Final = 1 << 13
+"""Rows of a key with no more are put together at once: handing them over takes longer."""
 WHOLE_WAITS: Final = 15
 """How often ALTER TABLE looks whether all rows have their new key."""
 ROW_US: Final = 9
@@ -111,7 +113,8 @@ class Tables:
         if not rows:
             return _reply(asked, f"table {spec.name} has no rows yet{_as_of(last)}", last, found)
         if statement.columns is not None and _has_all(statement.equals, last):
-            table = yield from offload(partial(_plain, rows, statement.columns))
+            made = partial(_plain, rows, statement.columns)
+            table = made() if sum(map(len, rows)) <= FEW_BYTES else (yield from offload(made))
             return _reply(asked, _told(table.num_rows, spec, last), last, found, encode(table))
         answer = yield from evaluate(TableQuestion(statement.select, statement.name, rows))
         for portion in answer.portions[:-1]:

@@ -8,15 +8,17 @@ from types import SimpleNamespace
 from agents.answering.asks import OFFLOAD_MS, Procedure, Tell, Until, offload
 from agents.answering.clients import LOG_MS, RENEW_MS, Clients, _Reader
 from agents.answering.quotas import BURST_SECS, Creators, Quotas
+from agents.answering.statements import SHORT_CHARS
 from elf.job.catalog.log import CatalogLog
 from elf.job.effects import Audited, Offload, Refused, Send
-from elf.job.events import Offloaded
+from elf.job.events import Arrived, Offloaded
 from elf.job.messages.groups import SubscribeJob
 from elf.planning.budgets import BudgetKeeper
 from elf.planning.lent import Budgets
 from elf.wire.clients import Call, Execute, Failed, Published, Reply, WindowResult
 from elf.wire.heard import Heard
 from lab.chaos.engine import plan, spec_of
+from lab.chaos.world import World
 
 HOME, ME, CLIENT = "10.0.0.9:7100", "10.0.0.1:7100", "client:1"
 SPEC = spec_of("job", "me", 1, plan(2), ())
@@ -145,6 +147,23 @@ def test_a_statement_that_is_not_planned_in_time_is_refused_and_what_comes_later
     assert isinstance(failed.message, Failed)
     assert failed.message.text.startswith("the statement is not planned within 5 s")
     assert clients.offloaded(Offloaded(work.id, work.work(), None), 9_000) == []
+
+
+def test_a_short_text_does_not_wait_for_the_plans_of_others() -> None:
+    world = World(1, 1)
+    world.start_all()
+    world.run(5_000)
+    (agent,) = world.agents
+
+    def handed_over(text: str) -> list[str]:
+        effects = agent.node.handle(Arrived(CLIENT, Execute(request=1, sql=text, creator="me")), world.now)
+        return [type(one).__name__ for one in effects if isinstance(one, Offload)]
+
+    assert handed_over("SHOW TABLES") == ["Offload"], "the first one loads the parser"
+    agent.handle(Arrived(CLIENT, Execute(request=2, sql="SHOW TABLES", creator="me")))
+    world.run_until(lambda: bool(world.client_inbox), 30_000)
+    assert handed_over("SHOW TABLES") == []
+    assert handed_over(f"SHOW TABLES -- {SHORT_CHARS * '-'}") == ["Offload"]
 
 
 def test_a_reply_in_portions_comes_in_its_order_and_ends_once() -> None:
