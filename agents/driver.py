@@ -32,6 +32,7 @@ from agents.realtime import LoopClock, Threads, TransportLinks
 from agents.reports import LogReports, stats_of
 from agents.tasks.allowance import Bound
 from agents.tasks.feeding import Feeding
+from agents.tasks.helping import Helping
 from agents.tasks.housekeeping import Housekeeping
 from agents.tasks.running import Running
 from agents.tasks.streams import FunctionsAt
@@ -103,6 +104,7 @@ class Driver:
         outputs: Deliveries | None = None,
         receivers: Mapping[str, Receiver] = {},
         housekeeping: Housekeeping | None = None,
+        helping: Helping | None = None,
         traces: Sender | None = None,
         traced_one_in: int = 1,
     ) -> None:
@@ -132,6 +134,7 @@ class Driver:
         )
         self._beside: set[asyncio.Future[None]] = set()
         self._running = Running({task.facts.stream: task.shared for task, _ in streams}, run_bytes_max)
+        self._helping = helping or Helping(None)
         self._feeding = Feeding(
             streams,
             self._log,
@@ -142,6 +145,7 @@ class Driver:
             memory_max_bytes=memory_max_bytes,
             allowances=allowances,
             running=self._running,
+            helping=self._helping,
             receivers=receivers,
             housekeeping=housekeeping,
         )
@@ -234,6 +238,7 @@ class Driver:
         await asyncio.to_thread(self._hosts.close)
         self._threads.close()
         self._running.close()
+        self._helping.close()
         self._making.versions.close()
         await self.transport.close()
         if self.audit is not None:

@@ -147,6 +147,8 @@ class Loop:
                 ports.tasks.consult(effect)
             case do.Run():
                 ports.tasks.run(effect)
+            case do.Help():
+                ports.tasks.help(effect)
             case do.Examine():
                 ports.clock.soon(partial(self._examine, effect))
             case _ if isinstance(effect, Told):

@@ -64,6 +64,7 @@ from agents.strangers import Strangers
 from agents.streams import ms_of, since_us, task_of
 from agents.systemd import Systemd
 from agents.tasks.allowance import Allowance, Bound, Ceiling, DayAllowance, FolderSize
+from agents.tasks.helping import Helping
 from agents.tasks.housekeeping import housekeeping_of
 from agents.tasks.memory import LIMIT
 from agents.tasks.streams import FunctionsAt
@@ -446,6 +447,7 @@ def _driver(
         outputs=_outputs(config.outputs, me.address),
         receivers=receivers,
         housekeeping=housekeeping_of(config.archive, [task for task, _ in streams], metrics),
+        helping=Helping(config.archive.path if config.archive.enabled else None, functions),
         traces=_traces(config.traces, me.name, metrics),
         traced_one_in=config.traces.one_in,
     )

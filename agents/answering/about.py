@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from agents.answering.decided import last_decision
+from agents.answering.decided import last_decision, offloads_told
 from agents.answering.joining import as_of
 from agents.answering.moments import moment_of
 from elf.batch import decode
@@ -93,6 +93,7 @@ def describe(
         "query": plan.sql,
         **({"scale": text} if (text := _scale(facts.spec, log)) else {}),
         **last_decision(facts.spec.uid, log, named),
+        **({"offloaded": text} if (text := offloads_told(facts.spec.uid, log, named)) else {}),
         **({"outputs": ", ".join(out)} if (out := outputs_of(facts.spec.uid, log)) else {}),
         **({"tables": ", ".join(there)} if (there := tables_of(facts.spec.uid, log)) else {}),
         **({"function": text} if (text := functions_told(plan)) else {}),

@@ -21,6 +21,7 @@ from elf.job.messages.log import (
     ProgramAdded,
     RekeyingPaused,
     RosterChanged,
+    RowsOffloaded,
     VersionAdded,
 )
 from elf.job.program.spec import Submission
@@ -113,6 +114,9 @@ def entry(new: LogEntry, log: CatalogLog) -> list[Audited]:
             table = log.output(new.uid)
             name = "" if table is None else table.name
             return [Audited("change of a table's key", {"table": name, "uid": new.uid, "paused": new.paused})]
+        case RowsOffloaded():
+            facts = {"agent_id": new.agent_id, "helper": new.helper, "uid": new.uid}
+            return [Audited("rows offloaded", facts)]
         case RosterChanged():
             what, signed_by = new.signed.opened(), shown(new.signed.signer)
             facts = {"key": shown(what.key), "signed_by": signed_by}

@@ -15,7 +15,7 @@ import msgspec
 
 from agents.answering.asks import Ask, Procedure, Until, offload
 from agents.answering.files import sent
-from agents.answering.fleet import LOG_WAITS_MAX
+from agents.answering.fleet import LOG_WAITS_MAX, Fleet
 from agents.answering.masters import Masters
 from agents.answering.moments import moment_of
 from agents.answering.once import author_of, authors_of
@@ -28,6 +28,8 @@ from elf.fields import replace
 from elf.job.catalog.log import CatalogLog
 from elf.job.group.versions import is_kept
 from elf.job.messages.groups import HandOverJob, JobStatus, ReconfigureJob
+from elf.job.messages.log import OffloadRows
+from elf.job.offload import why_not
 from elf.job.spec import JobSpec
 from elf.job.tables import why_unfit
 from elf.ql.definition import Definition
@@ -42,7 +44,10 @@ if TYPE_CHECKING:  # sqlglot, as in agents.answering.statements
 class Changes:
     """Of jobs, as people ask this agent for them."""
 
-    def __init__(self, log: CatalogLog, masters: Masters, planning: Planning, creators: Creators) -> None:
+    def __init__(
+        self, log: CatalogLog, masters: Masters, planning: Planning, creators: Creators, fleet: Fleet
+    ) -> None:
+        self._fleet = fleet
         self._creators = creators
         self._log = log
         self._masters = masters
@@ -192,6 +197,59 @@ class Changes:
             f"job {spec.name} is not moved: {statement.agent} has not entered its group in time; it stays at "
             f"{self._masters.leader(spec)}"
         )
+
+    def offload(self, asked: Execute, statement: changes.OffloadJob, now_ms: int) -> Procedure:
+        """A helper is to map the rows of a job on an agent, or the agent itself again (protocol 13.8)."""
+        name = statement.name
+        program = self._log.find_program(name, asked.creator)
+        if program is not None and self._log.find_job(name, asked.creator) is None:
+            raise UserError(f"job {name} is written in Python: its rows are mapped where they are read")
+        spec = self._masters.own(name, asked.creator)
+        at = self._address_of(statement.agent)
+        there = [one.agent_id for one in self._log.there(at)]
+        ours = (one.agent_id for stream in spec.plan.streams for one in self._log.members(stream))
+        agent_id = next((one for one in ours if one in there), None)
+        if agent_id is None:
+            raise UserError(f"{statement.agent} has no stream that job {name} reads")
+        helper = self._helper(statement.helper) if statement.helper else ""
+        if helper == at:
+            raise UserError(f"{statement.agent} would be its own helper: ALTER JOB {name} OFFLOAD … BACK")
+        if helper and (why := self._no_offload(spec)):
+            raise UserError(f"the rows of job {name} cannot be mapped elsewhere: {why}")
+        if self._log.offloads.helper(spec.uid, agent_id) == helper:
+            who = statement.helper or f"{statement.agent} itself"
+            raise UserError(f"job {name}: {who} maps its rows on {statement.agent} already")
+        author = yield from offload(partial(author_of, asked, statement))
+        proposal = OffloadRows(uid=spec.uid, agent_id=agent_id, helper=helper, at_ms=now_ms, author=author)
+
+        def seen() -> bool:
+            return self._log.offloads.helper(spec.uid, agent_id) == helper or self._log.is_dropped(spec.uid)
+
+        yield from self._fleet.have_logged(proposal, seen)
+        if self._log.offloads.helper(spec.uid, agent_id) != helper:
+            raise UserError(f"job {name}: nothing is changed: another change came first, or no voter answers")
+        if not helper:
+            return Reply(
+                request=asked.request, text=f"job {name}: {statement.agent} maps its rows itself again"
+            )
+        return Reply(
+            request=asked.request,
+            text=f"job {name}: {statement.helper} maps the rows of {statement.agent}, from its archive: "
+            f"windows come later, by archive.roll_secs of {statement.agent}",
+        )
+
+    def _helper(self, agent: str) -> str:
+        """The address of a helper. One without streams is in no list: it goes by its address alone."""
+        known = self._fleet.agents()
+        if agent in known or (":" in agent and not any(agent == name for name, _ in known.values())):
+            return agent
+        return self._address_of(agent)
+
+    def _no_offload(self, spec: JobSpec) -> str:
+        """Why nobody else can map the rows of a job; empty: others can."""
+        if spec.plan.promise is not None:
+            return "it promises when its windows come (WITHIN), and they would come later"
+        return next((why for flow in spec.flows if (why := why_not(flow.fragment))), "")
 
     def _address_of(self, agent: str) -> str:
         """That of an agent that has not left, by its name or as it is."""

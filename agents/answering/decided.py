@@ -9,7 +9,7 @@ from typing import Final
 from agents.answering.moments import moment_of
 from elf.job.catalog.assignments import Decided
 from elf.job.catalog.log import CatalogLog
-from elf.job.messages.log import PauseDecided, RouteDecided, TreesDecided
+from elf.job.messages.log import PauseDecided, RouteDecided, RowsOffloaded, TreesDecided
 from elf.job.spec import job_of, place_of
 
 CARRIED_MS: Final = 10_000
@@ -17,9 +17,11 @@ CARRIED_MS: Final = 10_000
 
 
 def decisions(log: CatalogLog, named: Callable[[str], str], now_ms: int) -> list[dict[str, object]]:
-    """What was decided of jobs without being asked, the last first, and whether it was done."""
+    """What was decided of jobs without being asked, and of who maps their rows, the last first, and whether
+    it was done."""
     rows = [(one.seq, _assigned(one, log, named, now_ms)) for one in log.assignments]
     rows += [(one.seq, _routed(one, log)) for one in log.routings]
+    rows += [(one.seq, _offloaded(one, log, named)) for one in log.offloads]
     return [row for _, row in sorted(rows, key=lambda row: -row[0])]
 
 
@@ -65,6 +67,32 @@ def _routed(one: RouteDecided, log: CatalogLog) -> dict[str, object]:
         "state": holds if last == one else "over",
         "why": one.why,
     }
+
+
+def _offloaded(one: RowsOffloaded, log: CatalogLog, named: Callable[[str], str]) -> dict[str, object]:
+    """Who is to map rows of a job on an agent, as somebody has asked for: it holds until something else
+    does."""
+    spec, own = log.ever(one.uid), log.name_of(one.agent_id) or one.agent_id
+    holds = log.job(one.uid) is not None and log.offloads.helper(one.uid, one.agent_id) == one.helper
+    return {
+        "at": moment_of(1_000 * one.at_ms),
+        "job": spec.name if spec is not None else one.uid,
+        "changes": f"map of {own}",
+        "from": "",
+        "to": named(one.helper) if one.helper else own,
+        "state": "in effect" if holds else "over",
+        "why": "asked for",
+    }
+
+
+def offloads_told(uid: str, log: CatalogLog, named: Callable[[str], str]) -> str:
+    """Whose rows of a job others map; empty: each agent maps its own."""
+    told = [
+        f"the rows of {log.name_of(one.agent_id) or one.agent_id} are mapped by {named(one.helper)} since "
+        f"{moment_of(1_000 * one.at_ms)}"
+        for one in log.offloads.of(uid)
+    ]
+    return f"{'; '.join(told)}; windows come later, by archive.roll_secs there" if told else ""
 
 
 def route_told(one: RouteDecided, pane_us: int) -> str:

@@ -16,6 +16,7 @@ import msgspec
 
 from agents.answering.about import costs_told, described, functions_told, read_jobs
 from agents.answering.asks import Ask, Procedure, ToAddress
+from agents.answering.decided import offloads_told
 from agents.answering.explained import laid_out
 from agents.answering.fleet import Fleet
 from agents.answering.moments import moment_of
@@ -101,6 +102,7 @@ class Explanations:
             "job": None if spec is None else spec.name,
             "master": None if spec is None else self._fleet.named(spec.leader),
             "function": functions_told(plan) or None,
+            "offloaded": "" if spec is None else offloads_told(spec.uid, self._log, self._fleet.named),
             "reads": read_jobs(plan, self._log),
             "graph": graph(plan),
             "streams": list(plan.streams),

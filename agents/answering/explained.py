@@ -35,6 +35,7 @@ def laid_out(told: Mapping[str, Any]) -> str:
         head += [("job", told["job"]), ("master", told["master"])]
     head += [("function", told["function"])] if told["function"] else []
     head += [("reads", ", ".join(told["reads"]))] if told["reads"] else []
+    head += [("offloaded", told["offloaded"])] if told["offloaded"] else []
     head += [("graph", line) for line in told["graph"]]
     head += [
         ("windows", "; ".join(told["windows"]) or "none: one result over everything"),

@@ -134,7 +134,7 @@ class Statements:
         self.joining = Joining(self._tables)
         self.planning = Planning(log, fleet, self.masters, self.joining)
         self.creators = Creators(log, quotas, self.budgets)
-        self._changes = Changes(log, self.masters, self.planning, self.creators)
+        self._changes = Changes(log, self.masters, self.planning, self.creators, fleet)
         self.scaling = Scaling(log, fleet, self.masters, self.planning, self.creators, self._changes)
         self._submissions = Submissions(log, fleet, self.planning, self.creators)
         self._explanations = Explanations(log, fleet)
@@ -199,6 +199,7 @@ class Statements:
             changes.AlterJob
             | changes.PreviewJob
             | changes.MoveJob
+            | changes.OffloadJob
             | changes.ScaleJob
             | changes.ReconfigureJob
             | statements.DropJob
@@ -241,6 +242,8 @@ class Statements:
                 return (yield from self._preview(asked, statement))
             case changes.MoveJob():
                 return (yield from self._changes.move(asked, statement))
+            case changes.OffloadJob():
+                return (yield from self._changes.offload(asked, statement, now_ms))
             case changes.ScaleJob():
                 program = self._log.find_program(statement.name, asked.creator)
                 if program is not None and self._log.find_job(statement.name, asked.creator) is None:

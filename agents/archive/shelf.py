@@ -82,6 +82,16 @@ class Shelf:
         self._layout: Layout | None = None
         self._lock = threading.RLock()
         self._now_ms = now_ms
+        self._spared: tuple[str, int | None] = ("", None)
+
+    def spare(self, life: str, position: int | None) -> None:
+        """Retention leaves what is at this position of a life, and behind it: it is not read yet (None: all
+        is)."""
+        self._spared = (life, position)
+
+    def is_spared(self, file: File) -> bool:
+        life, position = self._spared
+        return position is not None and file.life == life and file.end > position
 
     def ship(
         self, files: Mapping[int | None, Sequence[pa.Buffer]], *, life: str, first: int, end: int
@@ -105,6 +115,11 @@ class Shelf:
     def full(self, path: str) -> str:
         """The path of a file, as the target's file system names it."""
         return f"{self._folder}/{path}"
+
+    @property
+    def is_known(self) -> bool:
+        """Whether its agent has said what there is."""
+        return not self._manifest.is_new()
 
     def shipped(self, life: str) -> int:
         """Up to which record all of a life is shipped."""

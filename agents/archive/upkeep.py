@@ -101,7 +101,7 @@ class Upkeep:
             for shelf in shelves:  # what nobody is shown any more is the first to go
                 shelf.sweep(now_ms + 1)
             room = self._room(shelves[0])
-        files = ((shelf, file) for shelf in shelves for file in shelf.files())
+        files = ((shelf, file) for shelf in shelves for file in shelf.files() if not shelf.is_spared(file))
         going = excess(files, self._limits, now_ms * 1000, room)
         found = []
         for shelf in shelves:

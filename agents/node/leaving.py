@@ -55,6 +55,7 @@ class Leaving:
         self._staffing = staffing
         self._catalog = catalog
         self._hosting = hosting
+        self._working = working
         self._sender = working.sender
         self._replicas = working.replicas
         self._owed_ms: int | None = None
@@ -169,7 +170,8 @@ class Leaving:
     def begin(self) -> list[Step]:
         self.under_way, self._asked_ms = True, None
         self._replicas.hand_on()
-        return [Work(stream, SealOpen()) for stream in sorted(self._streams)]
+        found: list[Step] = [*self._working.rows_back()]
+        return [*found, *(Work(stream, SealOpen()) for stream in sorted(self._streams))]
 
     def sealed(self, stream: str, until_us: int) -> None:
         """All of a stream is: this agent has nothing of it from that time on."""

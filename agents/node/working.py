@@ -15,12 +15,13 @@ from collections.abc import Mapping, Sequence
 from agents.node.beginning import Context, NodeSettings, Restored
 from agents.node.catalog import Catalog, Step
 from agents.node.replicas import Replicas
-from elf.job.commands import Install, Uninstall
-from elf.job.effects import Disbelieved, Forget, Paced, Run, Send, Skewed, Work
-from elf.job.events import Combined, Fetched, Ran, Worked
+from elf.job.commands import Install, SetOffloaded, TakeMapped, Uninstall
+from elf.job.effects import Disbelieved, Forget, Help, Paced, Run, Send, Skewed, Work
+from elf.job.events import Combined, Fetched, Helped, Ran, Worked
 from elf.job.group.router import Router
 from elf.job.links import Links
 from elf.job.messages.groups import FunctionFailed
+from elf.job.messages.helping import HelperMessage, MapRows, RowsMapped, RowsNotMapped
 from elf.job.messages.rollup import (
     Began,
     Begun,
@@ -72,8 +73,9 @@ ToWorker = (
     | ProbeLink
     | Probe
     | Probed
+    | HelperMessage
 )
-DoneWork = Worked | Combined | Fetched | Ran | ReplicaEvent
+DoneWork = Worked | Combined | Fetched | Ran | Helped | ReplicaEvent
 
 
 class Working:
@@ -123,6 +125,9 @@ class Working:
         self._on_ring = False
         self._polls: dict[str, int] = {}
         """How far apart looks at streams are, where some job wants that."""
+        self._helped: dict[str, tuple[str, ...]] = {}
+        """By stream, the flows whose rows helpers map, as stream tasks were told (missing: they were not)."""
+        self._leaves = False
         self._unfit: dict[str, str] = {}
         """Flows whose functions have failed here, and why."""
         self.unknown_flow = 0
@@ -158,6 +163,8 @@ class Working:
                 return self.sender.combined(event, now_ms)
             case Fetched():
                 return self.sender.fetched(event.flow, event.snapshots)
+            case Helped():
+                return [Send(event.to, event.answer)]
             case Ran():
                 refused = [Disbelieved("Reexecute", event.to, event.refused)] if event.refused else []
                 return [Send(event.to, event.answer), *refused]
@@ -176,6 +183,10 @@ class Working:
         for early in event.outcome.early:
             found.extend(self.sender.early(early))
         found.extend(self.sender.where(event.outcome.where))
+        for wanted in event.outcome.wanted:
+            if helper := self.helper_of(wanted.flow):
+                word = MapRows(agent_id=self._me.agent_id, stream=event.stream, wanted=wanted)
+                found.append(Send(helper, word))
         self.sender.counted(event.outcome.forgotten)
         self.sender.worked(event.outcome.work)
         for uid, text in event.outcome.failed:
@@ -228,6 +239,12 @@ class Working:
                 return self.sender.send_again(message)
             case Verdict():
                 return self.sender.verdict(message, now_ms)
+            case MapRows():
+                return self._help(sender, message)
+            case RowsMapped() | RowsNotMapped():
+                stream = self._installed.get(message.flow)
+                believed = stream is not None and sender == self.helper_of(message.flow)
+                return [Work(stream, TakeMapped(message))] if stream is not None and believed else []
             case ProbeLink():
                 return self.probes.asked(message.to, now_ms)
             case Probe():
@@ -236,6 +253,41 @@ class Working:
                 return self.probes.answered(sender, message, now_ms)
             case _:
                 return self.replicas.arrived(sender, message, now_ms)
+
+    def _help(self, sender: str, message: MapRows) -> list[WorkStep]:
+        """Another agent wants rows mapped: we do that if the log names us, and it is its own archive."""
+        flow = self._log.flow(message.wanted.flow)
+        if flow is None or flow.fragment.stream != message.stream:
+            return []
+        member = self._log.member_of(message.stream, message.agent_id)
+        jobs = [spec.uid for spec in self._log.readers(flow.uid)]
+        ours = self._log.offloads.common(jobs, message.agent_id) == self._me.address
+        if member is None or member.address != sender or not ours:
+            return []
+        return [Help(flow, message, sender)]
+
+    def helper_of(self, uid: str) -> str:
+        """Where our rows of a flow are mapped; empty: here."""
+        jobs = [spec.uid for spec in self._log.readers(uid)]
+        helper = self._log.offloads.common(jobs, self._me.agent_id)
+        return "" if helper == self._me.address or self._leaves else helper
+
+    def rows_back(self) -> list[Work]:
+        """We leave: what helpers have not read yet we read ourselves."""
+        self._leaves = True
+        return self._offloaded()
+
+    def _offloaded(self) -> list[Work]:
+        """What the log says of who maps our rows. It follows from the log, so stream tasks are told anew
+        after a restart."""
+        flows: dict[str, tuple[str, ...]] = dict.fromkeys(self._streams, ())
+        for uid in sorted(self._running):
+            stream = self._running[uid].fragment.stream
+            if stream in flows and self.helper_of(uid):
+                flows[stream] = (*flows[stream], uid)
+        changed = [stream for stream, uids in flows.items() if self._helped.get(stream) != uids]
+        self._helped = flows
+        return [Work(stream, SetOffloaded(flows[stream])) for stream in changed]
 
     def _is_root(self, sender: str, uid: str) -> bool:
         """As far as our log has come."""
@@ -335,7 +387,7 @@ class Working:
                 self.sender.add(flow)
                 found.append(Work(flow.fragment.stream, Install(flow)))
                 found.extend(self._overlay.subscribe(flow.topic, now_ms, host=flow.leader))
-        return [*found, *self._paced()]
+        return [*found, *self._paced(), *self._offloaded()]
 
     def _paced(self) -> list[WorkStep]:
         """What the promises of jobs want of our streams: of those that read one, the tightest. It follows

@@ -192,9 +192,8 @@ class Archive:
         """Closes the open roll, if there is one. It can be shipped once a durable checkpoint covers it."""
         with self._writing():
             if self._open is not None:
-                start = int(self._open.path.stem.removeprefix("open-"))
                 self._open.close()
-                closed = self._renamed(self._open.path, start, self._position)
+                closed = self._renamed(self._open.path, self._open.start, self._position)
                 self._open = None
                 self._closed.append(closed)
 
@@ -202,6 +201,13 @@ class Archive:
     def position(self) -> int:
         """How many records were appended."""
         return self._position
+
+    @property
+    def shipped(self) -> int:
+        """All records below this position are at the target."""
+        if closed := self.closed():
+            return closed[0].start
+        return self._position if self._open is None else self._open.start
 
     def closed(self) -> tuple[Roll, ...]:
         """The closed rolls that are not shipped; on any thread."""
@@ -378,6 +384,7 @@ class _OpenRoll:
 
     def __init__(self, path: Path, schema: pa.Schema, beside: ThreadPoolExecutor) -> None:
         self.path = path
+        self.start = int(path.stem.removeprefix("open-"))
         self.nbytes = 0
         """Of lines."""
         self.since_ms: int | None = None

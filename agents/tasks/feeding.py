@@ -28,6 +28,7 @@ from agents.logs import Logger
 from agents.ports import Receiver, WhenDone
 from agents.tasks.allowance import Bound
 from agents.tasks.archive import ArchiveError
+from agents.tasks.helping import Helping
 from agents.tasks.holding import ROLLS_WAITING_MAX, Holding
 from agents.tasks.housekeeping import EVERY_S as HOUSE_EVERY_S
 from agents.tasks.housekeeping import Housekeeping
@@ -46,7 +47,9 @@ from elf.job.commands import (
     Install,
     Outcome,
     SealOpen,
+    SetOffloaded,
     SetWeights,
+    TakeMapped,
     Uninstall,
     Waited,
 )
@@ -127,10 +130,13 @@ class Feeding:
         now_ms: Callable[[], int],
         leaving: Callable[[], bool],
         when_done: WhenDone,
-        tell: Callable[[was.Worked | was.Consulted | was.Ran | was.HeldBack | was.Lagging], None],
+        tell: Callable[
+            [was.Worked | was.Consulted | was.Ran | was.Helped | was.HeldBack | was.Lagging], None
+        ],
         memory_max_bytes: int | None,
         allowances: Mapping[str, Bound] = {},
         running: Running,
+        helping: Helping,
         receivers: Mapping[str, Receiver],
         housekeeping: Housekeeping | None = None,
     ) -> None:
@@ -150,7 +156,7 @@ class Feeding:
             memory_max_bytes=memory_max_bytes,
             allowances=allowances,
         )
-        self._running = running
+        self._running, self._helping = running, helping
         self._housekeeping = housekeeping
         self._receivers = dict(receivers)
         """What writes to the inputs of streams, until all is read that they have received."""
@@ -218,7 +224,8 @@ class Feeding:
 
     def perform(self, name: str, command: Command) -> None:
         """On the stream task of a stream, after what it was given before."""
-        if isinstance(command, SealOpen) and name in self._receivers:
+        behind = self._streams[name].task.is_behind
+        if isinstance(command, SealOpen) and (name in self._receivers or behind):
             self._sealing[name] = command
             return
         self._streams[name].resting.command(command, partial(self._perform, name, command), self._now_ms())
@@ -235,6 +242,8 @@ class Feeding:
             self._replaying[name].begin(command)
             return
         future = stream.thread.submit(stream.task.perform, command, self._now_ms())
+        if isinstance(command, SetOffloaded | TakeMapped):
+            self._replaying[name].look()
         if isinstance(command, DropStragglers):
             self._when_done(future, lambda outcome: self._leapt(name, command, outcome))
         if isinstance(command, SetWeights):
@@ -300,7 +309,13 @@ class Feeding:
 
     def archive_warnings(self) -> list[str]:
         """What is wrong with the archive beside that it takes no rolls."""
-        return [] if self._housekeeping is None else self._housekeeping.warnings()
+        found = [] if self._housekeeping is None else self._housekeeping.warnings()
+        for name, stream in sorted(self._streams.items()):
+            found += [
+                f"stream {name}: rows of flow {uid[:8]} are mapped here and not by their helper: {why}"
+                for uid, why in sorted(stream.task.unhelped.items())
+            ]
+        return found
 
     def archives(self) -> list[ArchiveStats]:
         """What the archive has of each stream, and what waits for it."""
@@ -360,6 +375,10 @@ class Feeding:
             return was.Consulted(request, "", task.row_sample(request, self._now_ms()))
         except Exception as error:
             return was.Consulted(request, str(error), b"")
+
+    def help(self, effect: do.Help) -> None:
+        """Rows of another agent, beside our own."""
+        self._when_done(self._helping.submit(effect), self._tell)
 
     def run(self, effect: do.Run) -> None:
         """Another agent's work, beside the stream tasks."""
@@ -471,7 +490,7 @@ class Feeding:
         if (receiving := self._receiving.pop(name, None)) is not None:
             receiving.cancel()
             await asyncio.gather(receiving, return_exceptions=True)
-        if name in self._receivers and stream.input.unread:
+        if (name in self._receivers and stream.input.unread) or stream.task.is_behind:
             return False
         if self._receivers.pop(name, None) is not None:
             self._idle(stream)

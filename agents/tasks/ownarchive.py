@@ -22,9 +22,10 @@ from agents.archive.pieces import file_of
 from agents.archive.shelf import Shelf
 from agents.tasks import archive
 from agents.tasks.past import COLUMNS, Roll, Survey
+from elf.job.offload import Archive
 
 T = TypeVar("T")
-_SAME: Final = (b"elf.format", b"elf.timestamp", b"elf.mask")
+SAME: Final = (b"elf.format", b"elf.timestamp", b"elf.mask")
 
 
 class Rolls(Protocol):
@@ -38,6 +39,8 @@ class Rolls(Protocol):
     def facts(self) -> Mapping[bytes, bytes]: ...
     @property
     def position(self) -> int: ...
+    @property
+    def shipped(self) -> int: ...
     def roll(self) -> None: ...
     def closed(self) -> tuple[archive.Roll, ...]: ...
     def pieces(self, roll: archive.Roll) -> dict[int | None, list[pa.Buffer]]: ...
@@ -64,6 +67,14 @@ class OwnArchive:
     @property
     def position(self) -> int:
         return self._archive.position
+
+    @property
+    def shipped(self) -> int:
+        return self._archive.shipped
+
+    @property
+    def about(self) -> Archive | None:
+        return Archive(self._archive.life, *(self._archive.facts.get(key, b"").decode() for key in SAME))
 
     def close_roll(self) -> int:
         self._archive.roll()
@@ -99,7 +110,7 @@ class OwnArchive:
         import pyarrow.parquet as pq
 
         said = _opened(lambda: pq.read_schema(open_())).metadata or {}
-        return all(said.get(key, b"") == self._archive.facts.get(key, b"") for key in _SAME)
+        return all(said.get(key, b"") == self._archive.facts.get(key, b"") for key in SAME)
 
     def _here(self, start: int, end: int) -> tuple[list[_Group], list[int]]:
         """Of the rolls that are not shipped; and the last event time of each part of them that is not to be

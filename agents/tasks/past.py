@@ -21,8 +21,10 @@ import pyarrow.compute as pc
 from elf.fields import replace
 from elf.grouping import grouped
 from elf.job.commands import Install, Replay
+from elf.job.offload import ANY_TIME_US, Archive
 from elf.job.past import Past, Records, sealed_below
 from elf.job.spec import START_OF_TIME, Flow
+from elf.job.worker.flowstate import FlowState
 from elf.job.worker.stream import StreamWorker
 
 SLICE_ROWS: Final = 16_384
@@ -67,6 +69,16 @@ class Archived(Protocol):
         """How many records were archived."""
         ...
 
+    @property
+    def shipped(self) -> int:
+        """The records below this position are at the archive's target, where others read them too."""
+        ...
+
+    @property
+    def about(self) -> Archive | None:
+        """Which archive it is, for others; None: there is none."""
+        ...
+
     def close_roll(self) -> int:
         """All that was archived is in closed rolls, below the position that is returned."""
         ...
@@ -79,7 +91,8 @@ class Archived(Protocol):
 class NothingArchived:
     """Where there is no archive."""
 
-    position = 0
+    position = shipped = 0
+    about = None
 
     def close_roll(self) -> int:
         return 0
@@ -114,6 +127,8 @@ class Pasts:
         """The rows of the roll that was read last, by its ends and since when they are wanted."""
         self.reads = False
         """Whether some flow read its past when the last slice was asked for."""
+        self.elsewhere: Callable[[FlowState], bool] = lambda state: False
+        """Flows whose rows others read and map (``agents.tasks.offloading``)."""
 
     # -- the beginning ---------------------------------------------------------------------------------------
 
@@ -146,9 +161,9 @@ class Pasts:
     def ask(self, waits: Callable[[str], bool] = lambda uid: False) -> Callable[[], Slice] | None:
         """The work for the next slice; None: there is none now. ``waits``: flows that are far enough ahead of
         their commits."""
-        reading = self._reading()
+        reading, states = self._reading(), self._worker.states()
         self.reads = bool(reading)
-        uids = [uid for uid in reading if not waits(uid)]
+        uids = [uid for uid in reading if not waits(uid) and not self.elsewhere(states[uid])]
         if not uids:
             return None
         self._last = uid = next((one for one in uids if one > self._last), uids[0])
@@ -160,6 +175,10 @@ class Pasts:
         later = self._later(state.flow, past)
         return lambda: replace(self._begun(state.flow, past, later), before=past)
 
+    def slice_of(self, flow: Flow, past: Past) -> Slice:
+        """The first records of a round, on any one thread."""
+        return self._begun(flow, past, past)
+
     def _later(self, flow: Flow, past: Past) -> Past:
         """The same in a new round."""
         until, ceiling = self._archive.close_roll(), max(past.ceiling, self._worker.sealable(flow))
@@ -169,7 +188,9 @@ class Pasts:
         """The first slice of a round."""
         found = self._archive.survey(past.position, past.until, _since(flow))
         read_us = max(before.sealable * flow.fragment.pane_us, _since(flow))
-        ends = [found.closed_to_us, found.gone_to_us if found.gone > past.gone else None]
+        # Of what a helper is to read retention deletes nothing.
+        eaten = found.gone > past.gone and flow.fragment.since_us is not None
+        ends = [found.closed_to_us, found.gone_to_us if eaten else None]
         holes = tuple((read_us, us - 1) for us in ends if us is not None and us > read_us)
         return replace(self._read(flow, replace(past, gone=found.gone), found.rolls, rows_max), holes=holes)
 
@@ -234,8 +255,7 @@ class Pasts:
 
 def _since(flow: Flow) -> int:
     since_us = flow.fragment.since_us
-    assert since_us is not None
-    return since_us
+    return ANY_TIME_US if since_us is None else since_us
 
 
 def _wanted(rows: pa.Table, roll: Roll, since_us: int) -> pa.Table:

@@ -66,6 +66,10 @@ class Replaying:
         self._beginning[install.flow.uid] = install
         self._due.set()
 
+    def look(self) -> None:
+        """Flows may have come to a helper, or back."""
+        self._due.set()
+
     def forget(self, uid: str) -> None:
         """It goes, be it installed or not."""
         self._beginning.pop(uid, None)
@@ -73,13 +77,17 @@ class Replaying:
     async def run(self, reading: asyncio.Event) -> None:
         """Until the agent leaves, while there is ``reading`` at all."""
         share = self._task.past_share
-        while not self._leaving():
+        while not self._leaving() or self._task.is_behind:
             await self._due.wait()
             await reading.wait()
             began = time.perf_counter()
             try:
                 pause_s = POLL_S
                 await self._install_all()
+                for name, outcome in await asyncio.wrap_future(
+                    self._thread.submit(self._task.offload, self._now_ms())
+                ):
+                    self._worked(name, outcome)
                 if await self._next():
                     pause_s = (time.perf_counter() - began) * (1 / share - 1)
                 if self._told_ms is not None:

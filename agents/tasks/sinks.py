@@ -195,6 +195,11 @@ class Sinks:
     def archives(self) -> bool:
         return self._archive is not None
 
+    def spare(self, position: int | None) -> None:
+        """Retention leaves what was archived from this position on (None: nothing for that reason)."""
+        if self._archive is not None:
+            self._archive.shelf.spare(self._archive.life, position)
+
     def archived(self) -> Archived:
         """What lies in the archive."""
         return NothingArchived() if self._archive is None else OwnArchive(self._archive)

@@ -29,6 +29,7 @@ from agents.lookups import LOOKUPS
 from agents.metrics import Metrics
 from agents.tasks.archived import Archived
 from agents.tasks.checkpoints import Checkpoints, StoredCheckpoint
+from agents.tasks.offloading import Offloading, positions_needed
 from agents.tasks.past import Pasts, Roll, Slice
 from agents.tasks.rowsamples import RowSamples
 from agents.tasks.running import found_at
@@ -41,7 +42,18 @@ from elf.errors import UserError
 from elf.fields import replace
 from elf.functions.cpu import cpu_us
 from elf.job.checkpoint import StreamCheckpoint
-from elf.job.commands import Answered, Command, DropStragglers, Feed, Idle, Install, Outcome
+from elf.job.commands import (
+    Answered,
+    Command,
+    DropStragglers,
+    Feed,
+    GoOver,
+    Idle,
+    Install,
+    Outcome,
+    SetOffloaded,
+    TakeMapped,
+)
 from elf.job.gaps import Missed
 from elf.job.messages.inquiries import (
     LookAt,
@@ -205,7 +217,12 @@ class StreamTask:
         own = self._sinks.archived()
         self.past_share = past_share
         """Of a core: what reading the past of flows may take."""
-        self._pasts = None if own is None else Pasts(self.worker, own)
+        self._pasts = Pasts(self.worker, own)
+        self._archived = own
+        self._offloading = Offloading(
+            self.worker, own, self._pasts, event_time=lambda: self._engine.event_time
+        )
+        self._sinks.spare(None if stored is None else positions_needed(stored.worker))
         self._settings = settings
         self._samples: deque[tuple[str, str]] = deque(maxlen=SAMPLE_LINES)
         """Some of the last lines, each with its log."""
@@ -284,6 +301,12 @@ class StreamTask:
             command = replace(command, samples=tuple(line for line, _ in self._samples))
         elif isinstance(command, DropStragglers | Answered):
             command = self._checkpoints.counted(command)
+        elif isinstance(command, SetOffloaded):
+            self._offloading.set(command.flows)
+        elif isinstance(command, GoOver):
+            command = replace(command, position=self._archived.close_roll())
+        elif isinstance(command, TakeMapped):
+            command = self._offloading.take(command.answer, now_ms) or command
         outcome = self.worker.handle(command)
         self.due_us = self.worker.due_us()
         self.counts.performed(outcome)
@@ -291,6 +314,7 @@ class StreamTask:
             self._sinks.take(chunk, outcome, self.facts.format)
         if self._sinks.due(now_ms):
             self._sinks.roll()
+            self._offloading.mark(now_ms)
             self._cut(outcome, outcome.checkpoint or self.worker.checkpoint())
         elif outcome.checkpoint is not None:
             self._cut(outcome, outcome.checkpoint)
@@ -323,6 +347,25 @@ class StreamTask:
         replay = self._pasts.take(found, now_ms)
         return Outcome() if replay is None else self.perform(replay, now_ms)
 
+    def offload(self, now_ms: int) -> list[tuple[str, Outcome]]:
+        """What becomes of flows whose rows helpers map: outcomes, with the names of their commands."""
+        commands, wanted = self._offloading.turn(
+            now_ms, lambda uid: self._store.retained_bytes(uid) > PAST_BYTES_AHEAD
+        )
+        found = [(type(one).__name__, self.perform(one, now_ms)) for one in commands]
+        return [*found, ("Offload", Outcome(wanted=wanted))] if wanted else found
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether what was archived is still to be read for flows that had gone over to a helper; on any
+        thread."""
+        return self._offloading.is_behind
+
+    @property
+    def unhelped(self) -> dict[str, str]:
+        """Why helpers do not map rows of flows, for people; on any thread."""
+        return dict(self._offloading.failed)
+
     def past_failed(self) -> None:
         """What was asked for could not be read."""
         self._pasts.again()
@@ -337,6 +380,7 @@ class StreamTask:
         archive, rejects = self._sinks.sync()
         stored = StoredCheckpoint(checkpoint, self.positions, archive, rejects, self._engine.event_time)
         self._checkpoints.save(stored, outcome)
+        self._sinks.spare(positions_needed(checkpoint))
         self.when_kept(stored.positions)
         took_s = time.perf_counter() - began
         self._waited_us += max(0, int(took_s * 1e6) - (cpu_us() - cpu_began))

@@ -9,7 +9,9 @@ import pyarrow as pa
 
 from elf.job.checkpoint import StreamCheckpoint
 from elf.job.gaps import Gap, Missed
+from elf.job.messages.helping import RowsMapped, RowsNotMapped
 from elf.job.messages.rollup import FlowProgress
+from elf.job.offload import Mapped, RowsWanted
 from elf.job.past import Past, Records
 from elf.job.ports import ChunkLike, ExtractedLike, Int64s, Wanted
 from elf.job.program.spec import Tap, Tapped
@@ -137,6 +139,30 @@ class Replay(msgspec.Struct, frozen=True):
     past: Past | None
     now_ms: int
     holes: tuple[tuple[int, int], ...] = ()
+    mapped: Mapped | None = None
+    """What a helper has made of the records, in their place (``elf.job.offload``)."""
+    until_us: int | None = None
+    """Records of this event time or later are from the future (None: there is no bound)."""
+
+
+class SetOffloaded(msgspec.Struct, frozen=True):
+    """From now on helpers map the rows of these flows, and of no others (``elf.job.offload``)."""
+
+    flows: tuple[str, ...]
+
+
+class GoOver(msgspec.Struct, frozen=True):
+    """These flows take no more live lines: their rows from ``position`` on, where the archive ends now, are
+    read there, and mapped elsewhere."""
+
+    flows: tuple[str, ...]
+    position: int = 0
+
+
+class TakeMapped(msgspec.Struct, frozen=True):
+    """A helper has answered."""
+
+    answer: RowsMapped | RowsNotMapped
 
 
 class TakeCheckpoint(msgspec.Struct, frozen=True):
@@ -175,6 +201,9 @@ Command = (
     | SetMemory
     | Waited
     | Replay
+    | SetOffloaded
+    | GoOver
+    | TakeMapped
     | TakeCheckpoint
     | SetTaps
     | TapsKept
@@ -213,9 +242,14 @@ class Outcome(msgspec.Struct, frozen=True, eq=False):
     """With ``sealed``: from when work on the rows that sealed it began until it was durable; a simulator has
     none."""
 
+    wanted: tuple[RowsWanted, ...] = ()
+    """Rows that helpers are to map."""
+
     @property
     def is_quiet(self) -> bool:
         """Whether nothing has changed but how far flows are, and what was done for them."""
         durable = self.sealed or self.checkpoint or self.forgotten
-        said = self.rows or self.counts or self.tapped or self.early or self.gaps or self.failed
+        said = (
+            self.rows or self.counts or self.tapped or self.early or self.gaps or self.failed or self.wanted
+        )
         return not (durable or said)

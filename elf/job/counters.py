@@ -79,16 +79,22 @@ class PaneCounters:
         self._parts: list[tuple[Int64s, Int64s]] = []
         self._gaps: list[tuple[int, int, Gap]] = []
         """(first pane, end, gap)"""
-        if table is not None and table.num_rows:
-            whole = completed(table)
-            counts = np.stack([whole[name].to_numpy() for name in COUNTER_COLUMNS], axis=1)
-            self._parts.append((whole["_pane"].to_numpy(), counts))
-            for pane, here in gaps_of([table]).items():
-                for gap in here:
-                    self.mark(pane, pane, gap)
+        if table is not None:
+            self.include(table)
 
     def __bool__(self) -> bool:
         return bool(self._parts or self._gaps)
+
+    def include(self, table: pa.Table) -> None:
+        """Add a table of counters, with the gaps that it has."""
+        if not table.num_rows:
+            return
+        whole = completed(table)
+        counts = np.stack([whole[name].to_numpy() for name in COUNTER_COLUMNS], axis=1)
+        self._parts.append((whole["_pane"].to_numpy(), counts))
+        for pane, here in gaps_of([table]).items():
+            for gap in here:
+                self.mark(pane, pane, gap)
 
     def mark(self, first: int, last: int, gap: Gap) -> None:
         """The panes from first to last lack rows. Spans of one gap that meet become one: a pane has each gap

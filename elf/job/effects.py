@@ -17,6 +17,7 @@ from elf.job.commands import Command
 from elf.job.commits import WindowCommit
 from elf.job.contributions import PartName, Piece, Pieces, members_of
 from elf.job.messages.groups import FillHistory, ReconfigureJob
+from elf.job.messages.helping import MapRows
 from elf.job.messages.log import LogEntry
 from elf.job.messages.rollup import PaneRow, Reexecute
 from elf.job.output import OutputKept, OutputSpec
@@ -60,6 +61,15 @@ class Run(msgspec.Struct, frozen=True):
 
     flow: Flow
     asked: Reexecute
+    to: str
+
+
+class Help(msgspec.Struct, frozen=True):
+    """Map rows of the agent at ``to`` for it, beside our own work; comes back as ``Helped``
+    (``elf.job.offload``)."""
+
+    flow: Flow
+    asked: MapRows
     to: str
 
 
@@ -581,6 +591,7 @@ Effect = (
     | Work
     | Paced
     | Run
+    | Help
     | Combine
     | CommitPanes
     | CommitWindows

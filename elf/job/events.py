@@ -8,6 +8,7 @@ from elf.job.commands import Outcome
 from elf.job.contributions import Piece, UnusablePieces
 from elf.job.effects import CommitPanes, CommitWindows, Deliver
 from elf.job.messages.groups import ReconfigureJob
+from elf.job.messages.helping import RowsMapped, RowsNotMapped
 from elf.job.messages.rollup import NotRun, PaneRow, RunSlice
 from elf.job.output import OutputKept
 from elf.job.snapshots import Sealed, Threshold
@@ -143,6 +144,13 @@ class Ran(msgspec.Struct, frozen=True):
     refused: str = ""
 
 
+class Helped(msgspec.Struct, frozen=True):
+    """Rows of another agent were mapped, or not: the answer to it."""
+
+    to: str
+    answer: RowsMapped | RowsNotMapped
+
+
 class WindowsRead(msgspec.Struct, frozen=True):
     """Committed windows, oldest first, for the one that made the request; to ``ReadPast`` the answer, in
     bytes."""
@@ -207,6 +215,7 @@ Event = (
     | FunctionsTried
     | Fetched
     | Ran
+    | Helped
     | WindowsRead
     | Consulted
     | HeldBack

@@ -64,6 +64,17 @@ class MoveJob(Struct, frozen=True):
     agent: str
 
 
+class OffloadJob(Struct, frozen=True):
+    """``ALTER JOB name OFFLOAD 'agent' TO 'helper'``: the helper maps the rows of the job on that agent;
+    ``… OFFLOAD 'agent' BACK``: the agent maps them itself again (``helper`` is empty). Both by name or
+    address."""
+
+    sql: str
+    name: str
+    agent: str
+    helper: str = ""
+
+
 class ScaleJob(Struct, frozen=True):
     """``ALTER JOB name SCALE OUT n``: so many trees more (``by``), ``… SCALE IN n``: fewer; ``… SCALE AUTO
     (least, most)``: as many as it needs, by itself, between these ``bounds``. One of both is there."""
@@ -86,13 +97,13 @@ class ReconfigureJob(Struct, frozen=True):
     immediately: bool = False
 
 
-def read_alter(words: Words) -> AlterJob | MoveJob | ScaleJob | PreviewJob:
+def read_alter(words: Words) -> AlterJob | MoveJob | OffloadJob | ScaleJob | PreviewJob:
     whole, previewed = words.text, _previewed(words)
     change = _read_alter(words)
     if not previewed:
         return change
-    if isinstance(change, MoveJob | ScaleJob):
-        what = "MOVE TO" if isinstance(change, MoveJob) else "SCALE"
+    if isinstance(change, MoveJob | OffloadJob | ScaleJob):
+        what = {MoveJob: "MOVE TO", OffloadJob: "OFFLOAD", ScaleJob: "SCALE"}[type(change)]
         raise words.source.error(
             f"{what} changes no window: there is nothing to PREVIEW", words.tokens[0].start
         )
@@ -111,7 +122,7 @@ def _previewed(words: Words) -> int:
     return int(texts[1])
 
 
-def _read_alter(words: Words) -> AlterJob | MoveJob | ScaleJob:
+def _read_alter(words: Words) -> AlterJob | MoveJob | OffloadJob | ScaleJob:
     sql = words.text
     words.expect("ALTER", "JOB")
     name = words.name("the job's name")
@@ -119,6 +130,15 @@ def _read_alter(words: Words) -> AlterJob | MoveJob | ScaleJob:
         agent = words.string("an agent in quotes ('web-3')")
         words.end()
         return MoveJob(sql, name, agent)
+    if words.next_is("OFFLOAD"):
+        agent = words.string("the agent that reads the lines, in quotes ('web-1')")
+        helper = ""
+        if words.next_is("TO"):
+            helper = words.string("the agent that is to map its rows, in quotes ('helper-1')")
+        elif not words.next_is("BACK"):
+            words.fail("expected TO 'helper' or BACK")
+        words.end()
+        return OffloadJob(sql, name, agent, helper)
     if words.next_is("SCALE"):
         by, bounds = _scale(words)
         words.end()
@@ -132,7 +152,7 @@ def _read_alter(words: Words) -> AlterJob | MoveJob | ScaleJob:
     elif words.next_is("TREES"):
         trees = words.whole("over how many trees, from 1")
     elif not words.next_is("SET"):
-        words.fail("expected AS SELECT, SET, DROP FUNCTION, TREES, SCALE or MOVE TO")
+        words.fail("expected AS SELECT, SET, DROP FUNCTION, TREES, SCALE, MOVE TO or OFFLOAD")
     elif words.index + 1 >= len(words.tokens) or words.tokens[words.index + 1].token_type == TokenType.EQ:
         settings = _settings(words)
     elif words.next_is("TABLE"):

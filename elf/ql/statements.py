@@ -28,6 +28,7 @@ from elf.ql.aggregates import (
 from elf.ql.changes import (
     AlterJob,
     MoveJob,
+    OffloadJob,
     PreviewJob,
     ReconfigureJob,
     ScaleJob,
@@ -203,6 +204,7 @@ Statement = (
     | PauseTable
     | PreviewJob
     | MoveJob
+    | OffloadJob
     | ScaleJob
     | ReconfigureJob
     | DropJob

@@ -37,6 +37,7 @@ STATEMENTS: Final[dict[str, Role]] = {
     "ExplainAlterTable": "read",
     "PreviewJob": "write",
     "MoveJob": "write",
+    "OffloadJob": "write",
     "ScaleJob": "write",
     "ReconfigureJob": "write",
 }

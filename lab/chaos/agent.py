@@ -22,6 +22,7 @@ from agents.node.node import Node, NodeEffect, NodeEvent
 from agents.ports import Ports, Told
 from agents.restore import contacts as known_contacts
 from agents.restore import restore
+from agents.tasks.past import Archived
 from agents.traces.spans import Tracing, lateness_of
 from elf.errors import ElfBug
 from elf.fields import Labels
@@ -41,7 +42,7 @@ from lab.chaos.files import FileLog
 from lab.chaos.filetask import FileTask
 from lab.chaos.joining import renewed
 from lab.chaos.outside import TARGET
-from lab.chaos.past import SLICE_ROWS
+from lab.chaos.past import SLICE_ROWS, PastArchive
 from lab.chaos.ports import PyFunctions, SimClock, SimMaking, SimTasks, SimWork
 from lab.chaos.programs import InlineJobs
 from lab.chaos.task import Log, SimArchive, SimTask
@@ -120,6 +121,8 @@ class SimAgent:
         self._spent_us = 0
         self.slow_disk_ms = 0
         """A write is delayed by up to this."""
+        self.blind = False
+        """It cannot read archives of others."""
         self.stopped = False
         """Its process gets no time (SIGSTOP)."""
         self.stops = 0
@@ -147,6 +150,13 @@ class SimAgent:
         """The time that its stream tasks have taken, as they ask for it before and after a piece of work."""
         self._spent_us += 1000 * self.busy_ms
         return self._spent_us
+
+    def archive_for_others(self, stream: str) -> Archived:
+        """What it has shipped, which it need not be up for."""
+        archives = self.world.archives
+        if archives is None:
+            return PastArchive(self.logs[stream], lambda: len(self.logs[stream].rows))
+        return archives.shipped_of(self, stream)
 
     # -- life ------------------------------------------------------------------------------------------------
 

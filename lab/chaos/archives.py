@@ -34,6 +34,7 @@ from agents.recluster import recluster
 from agents.tasks import archive as rolls
 from agents.tasks.ownarchive import OwnArchive
 from agents.tasks.past import Survey
+from elf.job.offload import Archive
 
 if TYPE_CHECKING:
     from lab.chaos.agent import SimAgent
@@ -87,6 +88,13 @@ class Archives:
         shelf = Shelf(target, stream, f"a{agent.index}", now_ms=self.now_ms)
         self._of[agent.index, stream] = found = FileArchive(shelf, f"{agent.index:032x}", log, fed)
         return found
+
+    def shipped_of(self, agent: SimAgent, stream: str) -> Stretched:
+        """What an agent has shipped, as others see it: they read its manifest."""
+        shelf = Shelf(Target(str(self.place)), stream, f"a{agent.index}", now_ms=self.now_ms)
+        life = f"{agent.index:032x}"
+        end = shelf.shipped(life) if shelf.is_known else 0
+        return Stretched(FileArchive(shelf, life, agent.logs[stream], lambda: end))
 
     def now_ms(self) -> int:
         return BASE_US // 1_000 + STRETCH * self._world.now
@@ -196,6 +204,10 @@ class FileArchive:
     def position(self) -> int:
         return self._fed()
 
+    @property
+    def shipped(self) -> int:
+        return self.shelf.shipped(self.life)
+
     def roll(self) -> None:
         """What is not shipped is one roll."""
 
@@ -222,13 +234,14 @@ class FileArchive:
     def ship(self, end: int) -> None:
         """What is in a durable checkpoint, if it is worth a file."""
         self.kept, start = end, self.shelf.shipped(self.life)
-        if end - start >= SHIP_ROWS:
+        if end - start >= SHIP_ROWS or (start < end and self.log.spared is not None):
             files = {
                 hour: file_of(parts) for hour, parts in self.pieces(rolls.Roll(Path(), start, end)).items()
             }
             self.shelf.ship(files, life=self.life, first=start, end=end)
 
     def let_go(self, files: list[File]) -> None:
+        files = [file for file in files if not self.shelf.is_spared(file)]
         records = [row for file in files for row in _records(self.shelf.target, self.shelf.stream, file)]
         if files and self.shelf.let_go(files, at_once=True):
             self.log.lost.update(records)
@@ -244,6 +257,14 @@ class Stretched:
     @property
     def position(self) -> int:
         return self._own.position
+
+    @property
+    def shipped(self) -> int:
+        return self._own.shipped
+
+    @property
+    def about(self) -> Archive | None:
+        return self._own.about
 
     def close_roll(self) -> int:
         return self._own.close_roll()

@@ -33,7 +33,7 @@ def drawn(seed: int, nodes: int, always: Collection[str] = ()) -> Schedule:
     more, together, asked = features.equal(seed, nodes, first, jobs[:begun])
     reduced = features.reduced(seed, nodes, first, begun, together)
     faults = _Draw(rng, first, nodes, jobs, begun).faults()
-    files, rotated = features.files(seed, nodes, first, never="promises" in always)
+    files, rotated = features.files(seed, nodes, first, never=not {"offloads", "promises"}.isdisjoint(always))
     past, pasts, begun_late = features.pasts(seed, nodes, first, len(jobs) + len(more))
     faults += (*features.gone(seed, nodes, first), *broken, *asked, *reduced, *rotated)
     tabled = features.tables(seed, nodes, first, begun, always="tables" in always)
@@ -42,6 +42,7 @@ def drawn(seed: int, nodes: int, always: Collection[str] = ()) -> Schedule:
     faults += (*features.budgets(seed, nodes, first), *begun_late)
     faults += features.moves(seed, nodes, first, begun, always="moves" in always)
     faults += features.scales(seed, nodes, first, begun, always="scales" in always)
+    faults += features.offloads(seed, nodes, first, begun, always="offloads" in always)
     program, ended = features.program(seed, nodes, first, faults, stays=not files)
     promised, overloads = features.promises(
         seed, nodes, first, len(jobs) + len(more), stays=not files, always="promises" in always

@@ -149,6 +149,10 @@ class Faults:
             case "leave":
                 if agents[0].up and not world.only_with(agents[0]):
                     agents[0].guard(lambda: agents[0].perform(agents[0].node.leave(agents[0].now_ms)))
+            case "offload" | "rows back":
+                self._people.offload(self._up(agents[0]), fault)
+            case "blind":
+                agents[0].blind, over = True, lambda: setattr(agents[0], "blind", False)
             case "retention" if world.archives is not None:
                 world.archives.retain(agents[0], fault.amount)
             case "upkeep" if world.archives is not None:

@@ -13,7 +13,7 @@ from lab.chaos.files import Style
 from lab.chaos.jobs import OTHERWISE, OWN, OWNED, PASTS, RANGED, READERS, UNITS
 from lab.chaos.schedule import STORM_MS, Fault
 
-FEATURES = ("moves", "promises", "regions", "scales", "tables")
+FEATURES = ("moves", "offloads", "promises", "regions", "scales", "tables")
 """Those that may be asked for in every schedule; with ``tables`` the key of one changes, too."""
 DRAWN = 4
 """Jobs of each schedule; equal ones come after them."""
@@ -74,6 +74,8 @@ ROUTED_SHARE = 0.6
 hold."""
 OWNED_SHARE = 0.3
 """The share of schedules in which jobs count by an aggregate of one's own."""
+OFFLOADS_SHARE = 0.25
+"""The share of schedules in which helpers map rows of agents."""
 FILES_SHARE = 0.34
 """The share of schedules in which agents read files, which are rotated, and are stopped."""
 PACKED = ("", "", "now", "later")
@@ -332,6 +334,36 @@ def pasts(
             Fault("retention", rng.randrange(STORM_MS - 1_000), who, amount=rng.choice([10, 50, 100]))
         )
     return kinds, pasts, (*found, *_sorted(seed, nodes, first))
+
+
+def offloads(seed: int, nodes: int, first: int, begun: int, *, always: bool) -> tuple[Fault, ...]:
+    """Perhaps helpers map rows of agents, and give them back, or others do; they cannot read archives for a
+    while, they die, and so do the agents; retention eats what was archived."""
+    rng = random.Random(f"offloads {seed} {nodes}")
+    if (rng.random() >= OFFLOADS_SHARE and not always) or first < 2:
+        return ()
+    found = []
+    for _ in range(rng.choice([1, 1, 2, 3])):
+        number, (agent, *helpers) = rng.randrange(begun), rng.sample(range(first), min(first, 3))
+        at = rng.randrange(STORM_MS - 4_000)
+        found.append(Fault("offload", at, (agent, helpers[0]), amount=number))
+        if rng.random() < 0.4:
+            later = min(at + rng.randrange(300, 4_000), STORM_MS - 1_000)
+            found.append(Fault("offload", later, (agent, helpers[-1]), amount=number))
+        if rng.random() < 0.6:
+            back = min(at + rng.randrange(500, 9_000), STORM_MS - 500)
+            found.append(Fault("rows back", back, (agent,), amount=number))
+        for who in rng.choices([agent, helpers[0], helpers[0]], k=rng.choice([0, 1, 2])):
+            soon = min(at + rng.randrange(5_000), STORM_MS - 1_000)
+            points, down_ms = rng.choice([1, 3, 10, 30]), rng.choice([100, 1_500, 6_000])
+            found.append(Fault("point", soon, (who,), down_ms, points))
+        if rng.random() < 0.4:
+            soon, for_ms = min(at + rng.randrange(3_000), STORM_MS - 1_000), rng.choice([500, 3_000, 9_000])
+            found.append(Fault("blind", soon, (helpers[0],), for_ms))
+        if rng.random() < 0.4:
+            soon = min(at + rng.randrange(3_000), STORM_MS - 1_000)
+            found.append(Fault("retention", soon, (agent,), amount=rng.choice([50, 100])))
+    return tuple(found)
 
 
 def _sorted(seed: int, nodes: int, first: int) -> tuple[Fault, ...]:

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from agents.archive.partitions import ArchiveError
 from agents.tasks.past import COLUMNS, Roll, Survey
+from elf.job.offload import Archive
 
 if TYPE_CHECKING:
     from lab.chaos.task import Log
@@ -27,13 +28,23 @@ SLICE_ROWS: Final = 10
 class PastArchive:
     """``fed``: how many rows the stream task has been given."""
 
-    def __init__(self, log: Log, fed: Callable[[], int]) -> None:
+    def __init__(self, log: Log, fed: Callable[[], int], kept: Callable[[], int] = lambda: 0) -> None:
+        """``kept``: how many of them are in a durable checkpoint."""
         self._log = log
         self._fed = fed
+        self._kept = kept
 
     @property
     def position(self) -> int:
         return self._fed()
+
+    @property
+    def shipped(self) -> int:
+        return self._kept()
+
+    @property
+    def about(self) -> Archive:
+        return Archive("life")
 
     def close_roll(self) -> int:
         return self.position

@@ -10,7 +10,7 @@ from elf.fields import replace
 from elf.job import events as was
 from elf.job.alerts import follow_on
 from elf.job.messages.groups import DropJob, HandOverJob, ReconfigureJob
-from elf.job.messages.log import AddOutput, DropJobEntry, PauseRekeying
+from elf.job.messages.log import AddOutput, DropJobEntry, OffloadRows, PauseRekeying
 from elf.job.output import TABLE, OutputSpec
 from elf.job.spec import JobSpec, is_range
 from elf.job.tables import is_table, joins_tables
@@ -270,6 +270,20 @@ class People:
                 agent.node.membership.propose(
                     PauseRekeying(uid=one.uid, paused=paused), partial(seen, one.uid)
                 )
+
+    def offload(self, through: SimAgent, fault: Fault) -> None:
+        """What ALTER JOB … OFFLOAD proposes."""
+        spec, agents, log = self.spec(fault.amount), self._world.agents, through.node.log
+        if spec is None or not through.up:
+            return
+        agent = agents[fault.who[0]]
+        helper = agents[fault.who[1]].address if fault.kind == "offload" else ""
+        word = OffloadRows(uid=spec.uid, agent_id=agent.agent_id, helper=helper, at_ms=self._world.now)
+
+        def seen() -> bool:
+            return not log.offloads.is_news(word) or log.is_dropped(spec.uid)
+
+        through.node.membership.propose(word, seen)
 
     def join_table(self, agent: SimAgent, fault: Fault) -> bool:
         """CREATE JOB … JOIN TABLE, of which the agent has read no rows yet; whether it knows of a table."""

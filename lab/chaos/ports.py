@@ -10,21 +10,24 @@ from typing import TYPE_CHECKING, TypeVar
 
 import pyarrow as pa
 
+from agents.archive.partitions import ArchiveError
 from agents.committing.making import Made, Making, Wanted
 from agents.committing.panecommits import Merge
 from agents.disk.store import Store
 from agents.ports import Queue
 from agents.tasks.aggregating import merging
+from agents.tasks.offloading import mapped_for
 from agents.tasks.streams import Call
 from elf.errors import ElfBug
 from elf.fields import replace
 from elf.job import effects as do
 from elf.job.commands import Command, Suspend
-from elf.job.events import Combined, PanesCommitted, WindowsCommitted
+from elf.job.events import Combined, Helped, PanesCommitted, WindowsCommitted
 from elf.job.group.port import Drafted
+from elf.job.messages.helping import RowsNotMapped
 from elf.job.ports import FinisherPort
 from elf.ql.plan import Fragment, Function, Plan
-from lab.chaos.engine import PyFinisher, here, py_stage, py_types
+from lab.chaos.engine import PyEngine, PyFinisher, here, py_stage, py_types
 
 if TYPE_CHECKING:
     from lab.chaos.agent import SimAgent
@@ -162,6 +165,22 @@ class SimTasks:
 
     def consult(self, effect: do.Consult) -> None:
         self._agent.tasks[effect.stream].consult(effect)
+
+    def help(self, effect: do.Help) -> None:
+        """As ``agents.tasks.helping``: it reads what the other agent has archived."""
+        agent, world = self._agent, self._agent.world
+        owner = world.by_address[effect.to]
+        wanted = effect.asked.wanted
+        try:
+            archive = owner.archive_for_others(effect.asked.stream)
+            if agent.blind:
+                raise ArchiveError("the archive cannot be reached")
+            answer = mapped_for(effect.asked, effect.flow, archive, PyEngine(), agent.past_rows)
+            helped = Helped(effect.to, answer)
+        except ArchiveError as error:
+            word = RowsNotMapped(flow=wanted.flow, number=wanted.number, why=str(error), again=True)
+            helped = Helped(effect.to, word)
+        world.later(agent, lambda: agent.handle(helped))
 
     def run(self, effect: do.Run) -> None:
         raise TypeError(f"simulated agents share no files: {effect!r}")

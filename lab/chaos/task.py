@@ -15,6 +15,7 @@ import pyarrow as pa
 from agents.archive.partitions import ArchiveError
 from agents.disk.programstore import checkpoints, given
 from agents.tasks.checkpoints import counted, forgotten, with_parts
+from agents.tasks.offloading import Offloading, Times, positions_needed
 from agents.tasks.past import Archived, Pasts, Slice
 from elf.fields import replace
 from elf.job import events as was
@@ -24,11 +25,15 @@ from elf.job.commands import (
     Command,
     DropStragglers,
     Feed,
+    GoOver,
     Idle,
     Install,
     Outcome,
+    SealOpen,
+    SetOffloaded,
     SetWeights,
     TakeCheckpoint,
+    TakeMapped,
 )
 from elf.job.effects import Consult
 from elf.job.ports import ChunkLike, Engine
@@ -43,6 +48,7 @@ if TYPE_CHECKING:
     from lab.chaos.agent import SimAgent
 
 
+HELP_TIMES = Times(patience_ms=4_000, again_ms=700, rest_ms=2_000)
 STUCK_MS = 100
 """The pause between two looks whether a stream task goes on."""
 READ_MS = 100
@@ -64,9 +70,13 @@ class Log:
     def add(self, ts: int, key: str) -> None:
         self.rows.append((ts, key))
 
+    spared: int | None = None
+    """Rows from here on are not deleted: helpers have not read them."""
+
     def lose(self, rows: int) -> None:
         """Retention deletes so many of the archived rows, the oldest by their times."""
-        self.lost.update(sorted(range(len(self.rows)), key=lambda row: self.rows[row][0])[:rows])
+        oldest = sorted(range(len(self.rows)), key=lambda row: self.rows[row][0])[:rows]
+        self.lost.update(row for row in oldest if self.spared is None or row < self.spared)
 
 
 class SimArchive:
@@ -121,14 +131,19 @@ class SimTask:
         self._fed = ends[0] if ends else 0
         self._reads_past = False
         self._files: FileArchive | None = None
-        self._pasts = Pasts(self.worker, self._archived(), agent.past_rows)
+        self._kept = self._fed
+        self._archive = self._archived()
+        self._pasts = Pasts(self.worker, self._archive, agent.past_rows)
+        self._offloading = Offloading(self.worker, self._archive, self._pasts, HELP_TIMES)
+        self._spare(self.checkpoint)
+        self._sealing: SealOpen | None = None
         self._weighed: list[Weighed] = []
         """Rows that were sampled, and are in no checkpoint yet."""
 
     def _archived(self) -> Archived:
         agent, archives = self._agent, self._agent.world.archives
         if archives is None:
-            return PastArchive(agent.logs[self._stream], lambda: self._fed)
+            return PastArchive(agent.logs[self._stream], lambda: self._fed, lambda: self._kept)
         self._files = archives.of(agent, self._stream, lambda: self._fed)
         return Stretched(self._files)
 
@@ -162,6 +177,16 @@ class SimTask:
             command = counted(command, agent.store)
         if isinstance(command, Feed) and agent.world.worker_settings.traces:
             agent.archives[self._stream].take(command.chunk)
+        elif isinstance(command, SetOffloaded):
+            self._offloading.set(command.flows)
+        elif isinstance(command, GoOver):
+            command = replace(command, position=self._archive.close_roll())
+            log = agent.logs[self._stream]  # what lies behind it is not shipped
+            log.spared = command.position if log.spared is None else min(log.spared, command.position)
+        elif isinstance(command, TakeMapped):
+            command = self._offloading.take(command.answer, agent.now_ms) or command
+        elif isinstance(command, SealOpen) and self._offloading.is_behind:
+            self._sealing, command = command, TakeCheckpoint()
         elif isinstance(command, Slice):
             replay = self._pasts.take(command, agent.now_ms)
             self._reads_past, command = False, replay or TakeCheckpoint()
@@ -177,6 +202,7 @@ class SimTask:
         outcome = self.worker.handle(command)
         if isinstance(command, Feed):
             self._fed = command.chunk.end
+            self._offloading.mark(agent.now_ms)
         if self._keep(outcome):
             agent.work.after_disk(partial(self._done, command, outcome))
 
@@ -197,6 +223,8 @@ class SimTask:
                 self._weighed.clear()
                 ledger.checkpoint(agent.index, outcome.checkpoint, outcome.sealed, outcome.forgotten)
                 ledger.traced(agent.index, outcome, agent.archives[self._stream])
+            self._kept = self._fed
+            self._spare(outcome.checkpoint)
             if self._files is not None:
                 self._files.ship(self._fed)
         if agent.up:
@@ -218,6 +246,26 @@ class SimTask:
         self._reads_past = True
         agent.world.later(agent, partial(self.give, found))
 
+    def _spare(self, checkpoint: StreamCheckpoint | None) -> None:
+        """Retention leaves what helpers have not read."""
+        needed = None if checkpoint is None else positions_needed(checkpoint)
+        self._agent.logs[self._stream].spared = needed
+        if self._files is not None:
+            self._files.shelf.spare(self._files.life, needed)
+
+    def _offload(self) -> None:
+        """What becomes of flows whose rows helpers map."""
+        agent = self._agent
+        most = agent.world.retained_bytes_max // 4
+        commands, wanted = self._offloading.turn(agent.now_ms, lambda uid: agent.held(uid) > most)
+        for command in commands:
+            self.give(command)
+        if wanted:
+            agent.handle(was.Worked(self._stream, "Offload", Outcome(wanted=wanted)))
+        if self._sealing is not None and not self._offloading.is_behind:
+            command, self._sealing = self._sealing, None
+            self.give(command)
+
     def _told(self, command: Command, outcome: Outcome) -> None:
         self._agent.handle(was.Worked(self._stream, type(command).__name__, outcome))
 
@@ -233,6 +281,8 @@ class SimTask:
 
     def read(self) -> None:
         agent = self._agent
+        if not (self._waiting or self._busy or agent.stuck):
+            self._offload()
         rows = agent.logs[self._stream].rows[self.position : self.position + 50]
         if len(self._waiting) >= CHUNKS_AHEAD or agent.node.leaving:
             pass

@@ -16,6 +16,7 @@ from agents.logs import get_logger
 from agents.ports import WhenDone
 from agents.tasks import feeding
 from agents.tasks.feeding import GATHER_S, IDLE_EVERY_MS, SAID_EVERY_MS, Feeding
+from agents.tasks.helping import Helping
 from agents.tasks.running import Running
 from agents.tasks.streamtask import StreamTask, TaskStatus
 from elf.job import events as was
@@ -65,7 +66,7 @@ class Task(StreamTask):
         return super().idle(idle, positions)
 
 
-Told = was.Worked | was.Consulted | was.Ran | was.HeldBack | was.Lagging
+Told = was.Worked | was.Consulted | was.Ran | was.Helped | was.HeldBack | was.Lagging
 
 
 def feeding_of(
@@ -80,6 +81,7 @@ def feeding_of(
         tell=tell,
         memory_max_bytes=None,
         running=Running({}, 0),
+        helping=Helping(None),
         receivers={},
     )
 

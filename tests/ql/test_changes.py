@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from elf.errors import QueryError
-from elf.ql.changes import AlterJob, PreviewJob, ReconfigureJob, ScaleJob
+from elf.ql.changes import AlterJob, OffloadJob, PreviewJob, ReconfigureJob, ScaleJob
 from elf.ql.statements import parse, parse_query
 
 QUERY = "SELECT COUNT(*) AS n FROM access WHERE sc_bytes > :least WINDOWING 5 SECONDS WITH (least = 5)"
@@ -89,6 +89,12 @@ def test_what_is_steered() -> None:
     assert one(text) == ReconfigureJob(text, "busy", "rollback", 3, immediately=True)
 
 
+@pytest.mark.parametrize(("to", "helper"), [("TO 'helper-1'", "helper-1"), ("back", "")])
+def test_who_maps_the_rows_of_an_agent(to: str, helper: str) -> None:
+    text = f"alter job busy offload 'web-1' {to}"
+    assert parse(text) == [OffloadJob(text, "busy", "web-1", helper)]
+
+
 @pytest.mark.parametrize(
     ("text", "by", "bounds"),
     [
@@ -104,10 +110,23 @@ def test_how_a_job_scales(text: str, by: int, bounds: tuple[int, int] | None) ->
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("ALTER JOB busy", "expected AS SELECT, SET, DROP FUNCTION, TREES, SCALE or MOVE TO, but the"),
+        (
+            "ALTER JOB busy",
+            "SET, DROP FUNCTION, TREES, SCALE, MOVE TO or OFFLOAD, but the",
+        ),
         ("ALTER JOB busy SET a = 1 PREVIEW 101 WINDOWS", "PREVIEW wants 1 to 100 WINDOWS"),
         ("ALTER JOB busy SET a = 1 PREVIEW x WINDOWS", "PREVIEW wants 1 to 100 WINDOWS"),
         ("ALTER JOB busy MOVE TO 'web-3' PREVIEW 1 WINDOWS", "there is nothing to PREVIEW"),
+        (
+            "ALTER JOB busy OFFLOAD 'a' BACK PREVIEW 1 WINDOWS",
+            "OFFLOAD changes no window: there is nothing",
+        ),
+        (
+            "ALTER JOB busy OFFLOAD web-1 TO 'b'",
+            "expected the agent that reads the lines, in quotes",
+        ),
+        ("ALTER JOB busy OFFLOAD 'a'", "expected TO 'helper' or BACK, but"),
+        ("ALTER JOB busy OFFLOAD 'a' TO 'b' BACK", 'unexpected "BACK"'),
         ("ALTER JOB busy SCALE IN 1 PREVIEW 1 WINDOWS", "SCALE changes no window: there is nothing to PREV"),
         ("ALTER JOB busy SCALE UP 1", 'expected OUT n, IN n or AUTO (least, most), not "UP"'),
         ("ALTER JOB busy SCALE OUT 0", "SCALE takes a whole number from 1 to 64"),

@@ -29,7 +29,9 @@ from elf.job.messages.log import (
     FlowEnded,
     JobAdded,
     JobDropped,
+    JoinStream,
     LogEntry,
+    OffloadRows,
     OutputAdded,
     PauseRekeying,
     ProgramAdded,
@@ -267,6 +269,42 @@ def test_a_table_gets_another_key_by_a_word_of_its_owner_once() -> None:
     assert grow(log, AddOutput(spec=late)) == (), "another one has its place already"
     copy = CatalogLog([decode_entry(encode_entry(one)) for one in log.after(0)], TRUST)
     assert (copy.outputs(), copy.skipped) == ((second,), {})
+
+
+def test_rows_are_mapped_elsewhere_by_a_word_of_the_owner_of_the_job_said_once() -> None:
+    log = log_with()
+    grow(log, AddJob(spec=job(said(CREATE))))
+    (stream,) = job().plan.streams
+    joins = JoinStream(
+        stream=stream, agent_id="id-1", name="web-1", incarnation=1, address="web-1:1", since_us=0
+    )
+    grow(log, joins)
+    (member,) = log.members(stream)
+
+    def asked(helper: str, author: Authorship | None, at_ms: int = 1) -> str:
+        word = OffloadRows(uid=job().uid, agent_id=member.agent_id, helper=helper, at_ms=at_ms, author=author)
+        why = forbidden(log, "other:1", "m:1", word, 1_001_000)
+        assert bool(grow(log, word)) == (not why)
+        return why
+
+    over = said(f"ALTER JOB busy OFFLOAD '{member.name}' TO 'helper:1'")
+    back = said(f"ALTER JOB busy OFFLOAD '{member.name}' BACK")
+    for wrong in (back, said("ALTER JOB busy OFFLOAD 'x' TO 'helper:1'"), said("ALTER JOB busy MOVE TO 'x'")):
+        assert asked("helper:1", wrong) == "another statement was signed"
+    assert asked("liar:1", over) == "another statement was signed"
+    assert asked("helper:1", None) == "nobody has signed it"
+    foreign = said(f"ALTER JOB busy OFFLOAD '{member.name}' TO 'helper:1'", BOB)
+    assert "said to be of ada, and bob has signed it" in asked("helper:1", foreign)
+    assert asked("helper:1", over) == ""
+    assert log.offloads.helper(job().uid, member.agent_id) == "helper:1"
+    assert asked("", back, 2) == ""
+    assert "said before" in asked("helper:1", over, 3)
+    copy = CatalogLog([decode_entry(encode_entry(one)) for one in log.after(0)], TRUST)
+    assert copy.offloads.helper(job().uid, member.agent_id) == ""
+    late = OffloadRows(uid=job().uid, agent_id=member.agent_id, helper="helper:1", at_ms=2)
+    assert grow(log, late) == (), "something newer was said"
+    ended(log, job())
+    assert log.offloads.helper(job().uid, member.agent_id) == ""
 
 
 def test_the_change_of_a_key_is_paused_by_a_word_of_the_owner_of_the_table_said_once() -> None:

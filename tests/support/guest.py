@@ -17,6 +17,7 @@ from agents.inputs.tail import Tail
 from agents.logs import get_logger
 from agents.tasks.allowance import Allowance
 from agents.tasks.feeding import Feeding
+from agents.tasks.helping import Helping
 from agents.tasks.running import Running
 from agents.tasks.streamtask import StreamTask, TaskStatus
 from elf.job import events as was
@@ -56,7 +57,7 @@ class Guest:
         self.input = Tail([str(logs)])
         facts = TaskStatus(STREAM, get_format("json"), "ts", "")
         self.task = StreamTask(facts, settings, store)
-        self.told: list[was.Worked | was.Consulted | was.Ran | was.HeldBack | was.Lagging] = []
+        self.told: list[was.Worked | was.Consulted | was.Ran | was.Helped | was.HeldBack | was.Lagging] = []
         loop = asyncio.get_running_loop()
 
         def when_done(future: Future[T], then: Callable[[T], None]) -> None:
@@ -72,6 +73,7 @@ class Guest:
             memory_max_bytes=None,
             allowances={} if cpu_share is None else {"cpu_max_share": cpu_share},
             running=Running({}, 0),
+            helping=Helping(None),
             receivers={},
         )
         self.resting = self.feeding._streams[STREAM].resting

@@ -18,7 +18,7 @@ from elf.fields import MEMBERS_MAX, replace
 from elf.job.catalog.log import CatalogLog
 from elf.job.catalog.readers import not_taken
 from elf.job.catalog.routings import is_news, misled
-from elf.job.catalog.wishes import refused_drop, refused_pause
+from elf.job.catalog.wishes import refused_drop, refused_offload, refused_pause
 from elf.job.messages.log import (
     AddAggregate,
     AddJob,
@@ -45,6 +45,7 @@ from elf.job.messages.log import (
     MemberJoined,
     MemberLeft,
     MoveJobGroup,
+    OffloadRows,
     OutputAdded,
     PauseDecided,
     PauseRekeying,
@@ -53,6 +54,7 @@ from elf.job.messages.log import (
     RekeyingPaused,
     RosterChanged,
     RouteDecided,
+    RowsOffloaded,
     TreesDecided,
     VersionAdded,
     VersionEnded,
@@ -146,6 +148,13 @@ def entry_for(log: CatalogLog, proposal: Proposal) -> LogEntry | None:
                 return None
             nonces = () if author is None else (author.authored.nonce,)
             return RekeyingPaused(seq=seq, uid=proposal.uid, paused=proposal.paused, nonces=nonces)
+        case OffloadRows(uid=uid, agent_id=agent_id, helper=helper, at_ms=at_ms, author=author):
+            if not log.offloads.is_news(proposal) or refused_offload(log, proposal):
+                return None
+            nonces = () if author is None else (author.authored.nonce,)
+            return RowsOffloaded(
+                seq=seq, uid=uid, agent_id=agent_id, helper=helper, at_ms=at_ms, nonces=nonces
+            )
         case AddAggregate(spec=own):
             known = log.has_aggregate(own.uid) or _leaps(log, own.uid) or not own.text
             others = [one for one in log.aggregates() if one.creator == own.creator and one.app != own.app]
@@ -232,7 +241,7 @@ def is_behind(log: CatalogLog, proposal: Proposal) -> bool:
     match proposal:
         case AddVersion():
             uid = proposal.spec.uid
-        case EndVersion() | MoveJobGroup() | AssignJobGroup() | DecideTrees() | DecidePause():
+        case EndVersion() | MoveJobGroup() | AssignJobGroup() | DecideTrees() | DecidePause() | OffloadRows():
             uid = job_of(proposal.uid)
         case _:
             return False

@@ -31,6 +31,7 @@ from elf.job.catalog.bootstrap import bootstrap_of
 from elf.job.catalog.compaction import Compaction, Version, tombstone
 from elf.job.catalog.flowgroups import FlowGroups, RangeGroup
 from elf.job.catalog.members import Member, Members
+from elf.job.catalog.offloads import Offloads
 from elf.job.catalog.readings import Readings
 from elf.job.catalog.routings import Routings, misled
 from elf.job.messages.log import (
@@ -49,6 +50,7 @@ from elf.job.messages.log import (
     RekeyingPaused,
     RosterChanged,
     RouteDecided,
+    RowsOffloaded,
     TreesDecided,
     VersionAdded,
     VersionEnded,
@@ -103,6 +105,7 @@ class CatalogLog(Members):
         """The highest of all jobs that ever were, by app id."""
         self.job_groups = FlowGroups()
         self.assignments = Assignments()
+        self.offloads = Offloads()
         self.routings = Routings()
         self._compaction = Compaction()
         self._forgotten: list[int] = []
@@ -187,6 +190,9 @@ class CatalogLog(Members):
                 self.assignments.add(entry)
             case RouteDecided():
                 self.routings.add(entry)
+            case RowsOffloaded():
+                self.authors.used(entry.nonces, entry.uid)
+                self.offloads.add(entry)
             case RosterChanged() if self.roster is not None:
                 self.roster.take(entry.signed)
 
@@ -367,6 +373,7 @@ class CatalogLog(Members):
                 known.pop(spec.uid, None)
             self._over_jobs.discard(spec.uid)
             self.assignments.forget(spec.uid)
+            self.offloads.forget(spec.uid)
 
     def _move(self, entry: JobGroupMoved) -> None:
         """Move a job, or a key range of one, and what it brought, in the specs of all versions that read any
@@ -479,6 +486,8 @@ class CatalogLog(Members):
             case JobGroupMoved() | JobGroupAssigned() | TreesDecided() | PauseDecided():
                 moved = [flow for known in self.versions(job_of(entry.uid)) for flow in known.flows]
                 return tuple(sorted({flow.fragment.stream for flow in moved}))
+            case RowsOffloaded():
+                spec = self._jobs.get(entry.uid)
             case RouteDecided():
                 flow = self.flow(entry.uid)
                 return () if flow is None else (flow.fragment.stream,)

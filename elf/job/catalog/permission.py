@@ -10,7 +10,7 @@ clock, so this is no function of the log: what it has let through all voters tak
 from __future__ import annotations
 
 from elf.job.catalog.log import CatalogLog
-from elf.job.catalog.wishes import refused_drop, refused_pause
+from elf.job.catalog.wishes import refused_drop, refused_offload, refused_pause
 from elf.job.messages.log import (
     AddAggregate,
     AddOutput,
@@ -22,6 +22,7 @@ from elf.job.messages.log import (
     EndFlow,
     EndVersion,
     LeaveStream,
+    OffloadRows,
     PauseRekeying,
     Proposal,
 )
@@ -54,6 +55,12 @@ def forbidden(log: CatalogLog, asker: str, voter: str, proposal: Proposal, now_m
             if stands or log.output(proposal.uid) is None:
                 return ""  # as said before, or too late
             return refused_pause(log, proposal) or (
+                "" if said is None else stale(said.authored, now_ms / 1_000)
+            )
+        case OffloadRows(author=said):
+            if not log.offloads.is_news(proposal) or log.job(proposal.uid) is None:
+                return ""  # as said before, or too late
+            return refused_offload(log, proposal) or (
                 "" if said is None else stale(said.authored, now_ms / 1_000)
             )
         case EndVersion():

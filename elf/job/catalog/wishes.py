@@ -22,7 +22,7 @@ from elf.job.catalog.bootstrap import bootstrap_of
 from elf.job.catalog.log import CatalogLog
 from elf.job.messages.groups import DropJob, FillHistory, HandOverJob, ReconfigureJob
 from elf.job.messages.inquiries import NotifyJob
-from elf.job.messages.log import DropJobEntry, PauseRekeying, TreesDecided
+from elf.job.messages.log import DropJobEntry, OffloadRows, PauseRekeying, TreesDecided
 from elf.job.messages.rollup import Broadcast
 from elf.job.spec import JobSpec, app_id
 from elf.ql.definition import Contents
@@ -154,6 +154,36 @@ def refused_pause(log: CatalogLog, proposal: PauseRekeying) -> str:
         return "this statement was said before: it has to be signed anew"
     named = proposal.uid, table.name, table.creator
     return _refused(log, proposal.author, named, partial(_pauses, proposal.paused))
+
+
+def refused_offload(log: CatalogLog, proposal: OffloadRows) -> str:
+    """Why rows of a job are not mapped elsewhere, or not at home again; empty: they are."""
+    spec = log.job(proposal.uid)
+    if spec is None:
+        return "there is no such job"
+    members = [log.member_of(stream, proposal.agent_id) for stream in spec.plan.streams]
+    if not any(members):
+        return "the agent has no stream of the job"
+    if log.roster is None:
+        return ""
+    if log.authors.has_used(proposal.author):
+        return "this statement was said before: it has to be signed anew"
+    agents = [
+        {at for one in members if one is not None for at in (one.name, one.address)},
+        {at for at in (proposal.helper,) if at},
+    ]
+    named = spec.uid, spec.name, spec.creator
+    return _refused(log, proposal.author, named, partial(_offloads, log, agents))
+
+
+def _offloads(log: CatalogLog, agents: list[set[str]], statement: Statement) -> bool:
+    """Whether a statement says that rows of one agent go to the other one, or back (the second is nobody)."""
+    from elf.ql import changes
+
+    if not isinstance(statement, changes.OffloadJob) or statement.agent not in agents[0]:
+        return False
+    helper = statement.helper
+    return not helper if not agents[1] else any(helper == at or log.is_at(helper, at) for at in agents[1])
 
 
 def _pauses(paused: bool, statement: Statement) -> bool:

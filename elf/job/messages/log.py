@@ -195,6 +195,18 @@ class PauseDecided(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     why: Text
 
 
+class RowsOffloaded(msgspec.Struct, frozen=True, tag=True, kw_only=True):
+    """The rows of a job on an agent are mapped by the agent at ``helper`` from now on (protocol 13.8), or
+    (empty) by the agent itself, as a person has said at ``at_ms``. ``nonces``: as in ``JobDropped``."""
+
+    seq: Serial
+    uid: JobUid
+    agent_id: AgentId
+    helper: Address
+    at_ms: Millis
+    nonces: Nonces = ()
+
+
 class VersionAdded(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     """PREPARE: a new version of a job, with the flows that it reads beside those of earlier versions."""
 
@@ -234,6 +246,7 @@ LogEntry = (
     | TreesDecided
     | RouteDecided
     | PauseDecided
+    | RowsOffloaded
     | VersionAdded
     | VersionEnded
     | RosterChanged
@@ -429,6 +442,17 @@ class PauseRekeying(Message, frozen=True, kw_only=True, tag=True):
     author: Authorship | None = None
 
 
+class OffloadRows(Message, frozen=True, kw_only=True, tag=True):
+    """The agent that was asked for it to a voter, until it sees the entry; as ``RowsOffloaded``. ``author``:
+    as in ``PauseRekeying``."""
+
+    uid: JobUid
+    agent_id: AgentId
+    helper: Address
+    at_ms: Millis
+    author: Authorship | None = None
+
+
 class AddAggregate(Message, frozen=True, kw_only=True, tag=True):
     """The agent that was asked for an aggregate to a voter, until it sees the entry."""
 
@@ -508,6 +532,7 @@ Proposal = (
     | AddProgram
     | AddOutput
     | PauseRekeying
+    | OffloadRows
     | AddAggregate
     | MoveJobGroup
     | AssignJobGroup
@@ -521,6 +546,6 @@ Proposal = (
 )
 """What may be asked of the catalog log. A proposal is a record of its Raft group; see
 ``elf.job.catalog.voters``."""
-Wanted = AddOutput | PauseRekeying | AddAggregate | DropJobEntry
+Wanted = AddOutput | PauseRekeying | OffloadRows | AddAggregate | DropJobEntry
 """Those of an agent that is asked for something by a person, until it sees what has come of it."""
 PROPOSALS: Final[tuple[type[Message], ...]] = get_args(Proposal)

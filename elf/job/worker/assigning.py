@@ -92,10 +92,12 @@ class View:
         return self.drawn[weight]
 
 
-def past_view(records: Records, extracted: ExtractedLike, rows: pa.Table, since_us: int) -> View:
+def past_view(
+    records: Records, extracted: ExtractedLike, rows: pa.Table, since_us: int, until_us: int | None = None
+) -> View:
     """Archived rows, of the agent's time in the stream: they are of no source that goes on, and none is late
     by those before it (``elf.job.past``)."""
-    times = times_of(extracted.table["_ts"], since_us, None)
+    times = times_of(extracted.table["_ts"], since_us, until_us)
     return View(
         rows=rows,
         wanted=extracted.wanted,

@@ -16,11 +16,13 @@ import pyarrow as pa
 
 from elf.batch import decode, encode
 from elf.cbt import BufferTree
+from elf.job import offload
 from elf.job.approximate import keep_best, with_cut
 from elf.job.checkpoint import FlowCheckpoint
 from elf.job.counters import GAP_PANES_MAX, PaneCounters
 from elf.job.gaps import Gap, over_budget
 from elf.job.messages.rollup import FlowProgress
+from elf.job.offload import Mapped
 from elf.job.openparts import is_copied_open
 from elf.job.parts import LateRows
 from elf.job.past import Past, Records
@@ -43,6 +45,7 @@ from elf.ql.plan import PLACES
 _FEW_WORTH: Final = 16
 """Rows that are worth a statement while the agent is quiet, so that they do not delay the end of their pane.
 Fewer rows (the line that ended the last pane) wait for more, or for that end, where they cost the same."""
+_REASONS: Final = ("late", "rejected", "uncast", "future", "unrostered", "leapt", "shed")
 EARLY_BYTES_MAX: Final = 16 << 20
 """Open panes that are larger are not sent early."""
 LINE_SHOWN: Final = 200
@@ -142,6 +145,10 @@ class FlowState:
                     provenance.drop()
             self.shed += self.after.drop() if self.after is not None else 0
 
+    def stand(self) -> offload.Stand:
+        """Where it stands, for whom maps its rows."""
+        return offload.Stand(self.live_from, self.sealed, self.leapt, self._since)
+
     def resume(self, live_from: int) -> None:
         """Answer for panes from ``live_from`` on; the first of them reports what was shed."""
         if self.suspended:
@@ -231,6 +238,58 @@ class FlowState:
         if not self.suspended:
             self.counters.add(share.panes, archived=share.rows)
         return counts
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it has gone over to the archive for a helper (``elf.job.offload``)."""
+        return self.past is not None and self.flow.fragment.since_us is None
+
+    def go_over(self, position: int) -> None:
+        """From now on it takes no live lines, but what its agent archives from that position on."""
+        self.past = Past(position, position, self.sealed, END_OF_TIME)
+        self.applied, self.dirty = {}, True
+
+    def pass_over(self, view: View) -> None:
+        """Live lines, while it is over: what of them is not in the archive with a time is counted now."""
+        place, _ = self.flow.fragment.range
+        untimed = len(view.ts) - int(np.count_nonzero(view.timed | view.future)) - view.unrostered
+        if not (place or self.suspended) and view.rejected + untimed:
+            self.dirty = True
+            self._add_counts({"rejected": view.rejected + untimed})
+
+    def taken(self) -> Mapped:
+        """For whom a state that began empty has mapped: all that has come to it."""
+        self.digest()
+        groups, counted = self.panes.take_below(END_OF_TIME), self.counters.table()
+        return Mapped(
+            groups=encode(groups) if groups is not None and groups.num_rows else b"",
+            counters=encode(counted) if counted is not None else b"",
+            traced=b"" if self._provenance is None else self._provenance.image(),
+            rows=self._rows,
+            late=self._late,
+            future=self._future,
+            failed=self.failure,
+        )
+
+    def absorb(self, mapped: Mapped) -> dict[str, int]:
+        """What a helper has made of the next rows; returns their counts."""
+        self._rows, self._late = self._rows + mapped.rows, self._late + mapped.late
+        self._future += mapped.future
+        self.dirty = self._changed = True
+        self.failure = self.failure or mapped.failed
+        counted = decode(mapped.counters) if mapped.counters else None
+        totals = PaneCounters(counted).totals()
+        totals = {name: totals[name] for name in _REASONS}
+        if mapped.groups:
+            self.panes.insert(decode(mapped.groups))
+        if counted is not None:
+            self.counters.include(counted)
+        if self._provenance is not None and mapped.traced:
+            self._provenance.include(mapped.traced)
+        if not self.flow.fragment.range[0]:
+            self.work["rows"] += mapped.rows
+            self.work["late"] += mapped.late
+        return totals
 
     def catch_up(self, ends: Mapping[str, int]) -> None:
         """From now on it takes live lines: what lies behind these offsets of sources."""

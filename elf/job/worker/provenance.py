@@ -96,6 +96,16 @@ class OpenProvenance:
                 ranges.ranges.append((run.first, run.end))
                 ranges.open = True
 
+    def include(self, image: bytes) -> None:
+        """What another agent has seen for it, as an image: rows behind those of each source that it has."""
+        for number, pane in OpenProvenance(image)._panes.items():
+            here = self._panes.setdefault(number, _Pane(0, {}))
+            here.rows += pane.rows
+            for name, source in pane.sources.items():
+                known = here.sources.setdefault(name, _Source([]))
+                known.ranges.extend(source.ranges)
+                known.open = source.open
+
     def take_below(self, below: int) -> tuple[PaneRows, ...]:
         """Those of the panes below, by pane; they are not open any more."""
         return tuple(self._taken(pane) for pane in sorted(pane for pane in self._panes if pane < below))

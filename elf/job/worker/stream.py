@@ -34,6 +34,7 @@ from elf.job.commands import (
     DropStragglers,
     Feed,
     Finish,
+    GoOver,
     Idle,
     Install,
     Outcome,
@@ -41,11 +42,13 @@ from elf.job.commands import (
     Resume,
     SealOpen,
     SetMemory,
+    SetOffloaded,
     SetTaps,
     SetThreshold,
     SetWeights,
     Suspend,
     TakeCheckpoint,
+    TakeMapped,
     TapsKept,
     Uninstall,
     Waited,
@@ -229,6 +232,10 @@ class StreamWorker:
                 return self._outcome((), must_checkpoint=False)
             case Replay():
                 return self._replay(command)
+            case GoOver():
+                return self._go_over(command)
+            case SetOffloaded() | TakeMapped():  # the stream task's own
+                return self._outcome((), must_checkpoint=False)
             case TakeCheckpoint():
                 return self._outcome((), must_checkpoint=True)
             case SetTaps():
@@ -254,6 +261,8 @@ class StreamWorker:
         counts = {"rejected": view.rejected, "uncast": view.uncast, "beyond": extracted.beyond}
         for state in sorted(self._flows.values(), key=lambda state: bool(state.flow.fragment.late_of)):
             if state.past is not None:  # it finds them in the archive
+                if state.is_over:
+                    state.pass_over(view)
                 continue
             read = self._flows.get(state.flow.fragment.late_of)
             late = None if read is None or read.past is not None else read.late_rows
@@ -375,10 +384,14 @@ class StreamWorker:
     def sealable(self, flow: Flow) -> int:
         """Panes below this one were sealed, or might have been, of a live flow like this one, the last time
         that any was."""
+        return self.sealable_at(flow, self._sealing_us)
+
+    def sealable_at(self, flow: Flow, watermark_us: int) -> int:
+        """The same, at that watermark."""
         pane_us, lateness_us = flow.fragment.pane_us, self.lateness_us(flow.fragment)
-        if self._sealing_us == LONG_AGO or lateness_us is None or pane_us == 0:
+        if watermark_us == LONG_AGO or lateness_us is None or pane_us == 0:
             return START_OF_TIME
-        return windows.sealable(self._sealing_us, lateness_us, pane_us)
+        return windows.sealable(watermark_us, lateness_us, pane_us)
 
     def due_us(self) -> int:
         """The event time of the first line that may end a pane of some flow (``END_OF_TIME``: none does).
@@ -521,10 +534,12 @@ class StreamWorker:
         if state is None or state.past is None:
             return self._outcome((), must_checkpoint=False)
         counts: dict[str, int] = {}
+        if command.mapped is not None:
+            counts = state.absorb(command.mapped)
         for records in command.records:
             extracted = self._extractor.extract(records.lines)
             rows = self._with_origins(extracted.table, records.log)
-            view = past_view(records, extracted, rows, self._settings.since_us)
+            view = past_view(records, extracted, rows, self._settings.since_us, command.until_us)
             for name, count in state.replay(view, records).items():
                 counts[name] = counts.get(name, 0) + count
         for from_us, to_us in command.holes:
@@ -539,6 +554,22 @@ class StreamWorker:
         due = command.now_ms - self._checkpointed_ms >= self._settings.checkpoint_ms
         must = due or command.past is None
         return self._outcome(sealed, must_checkpoint=must, now_ms=command.now_ms, counts=counts)
+
+    def _go_over(self, command: GoOver) -> Outcome:
+        for uid in command.flows:
+            state = self._flows.get(uid)
+            if state is not None and state.past is None and not state.suspended:
+                state.go_over(command.position)
+        return self._outcome((), must_checkpoint=False)
+
+    @property
+    def settings(self) -> WorkerSettings:
+        return self._settings
+
+    @property
+    def sealing_us(self) -> int:
+        """The watermark, the last time that any pane was sealed by it (``LONG_AGO``: never)."""
+        return self._sealing_us
 
     def passed_over(self, until_us: int) -> None:
         """What was written until then is read by nobody. Where no source says how far event time is, new
