@@ -134,7 +134,7 @@ def run_seed(seed: int, options: ChaosOptions) -> Run:
     from lab.chaos.shrink import shrunk
     from lab.chaos.story import play
 
-    whole = drawn(seed, options.nodes, options.always)
+    whole = drawn(seed, options.nodes, always=options.always)
     numbers = tuple(range(1, len(whole.faults) + 1)) if options.only is None else options.only
     if wrong := [n for n in numbers if not 0 < n <= len(whole.faults)]:
         known = f"seed {seed} of {options.nodes} nodes has faults 1 to {len(whole.faults)}"
