@@ -68,6 +68,7 @@ FULL: Final[Mapping[str, Sequence[str]]] = {
     "copies": ("",),
     "wan": ("",),
     "outputs": ("--kills 20",),
+    "offload": ("",),
     "since": ("",),
     "stages": ("",),
     "durability": ("",),
@@ -105,6 +106,7 @@ QUICK: Final[Mapping[str, Sequence[str]]] = {
     "copies": ("--agents 4 --window-secs 4 --rate 50 --secs 2",),
     "wan": ("--seconds 20 --agents 1 --rate 50",),
     "outputs": ("--agents 3 --kills 1 --window-ms 500",),
+    "offload": ("--rate 200 --us 50 --seconds 2 --roll-secs 1",),
     "since": ("--agents 3 --minutes 3 --repeat 1",),
     "stages": ("--agents 4 --trees 2 --groups 200 --products 20 --windows 1",),
     "durability": (

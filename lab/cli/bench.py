@@ -87,6 +87,10 @@ BENCHES: Final = {
         "lab.bench.outputs.bench.Outputs",
         "Masters are killed while windows go to a real PostgreSQL: is every window there, and right?",
     ),
+    "offload": (
+        "lab.bench.offload.Offload",
+        "A costly map in Python leaves its web server: what both agents take of a core, before and after.",
+    ),
     "since": (
         "lab.bench.since.Since",
         "Simulated agents with an hour of archives each: how soon windows of a job that begins there come.",
