@@ -325,8 +325,8 @@ class Node:
                 self.lending.keeper.waited(event.lag_ms, now_ms)
                 return []
             case Lagging():
-                self.lending.lags[event.stream] = Lag(event.lag_ms, event.busy_ms, event.cpu_ms, now_ms)
-                return []
+                lag = Lag(event.lag_ms, event.busy_ms, event.cpu_ms, now_ms)
+                return list(self.lending.behind(event.stream, lag, self._working.installed))
             case Offloaded():
                 return list(self.clients.offloaded(event, now_ms))
             case Consulted():

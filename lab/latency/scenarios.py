@@ -14,6 +14,7 @@ from typing import Final
 import numpy as np
 
 from elf.planning.latency import total
+from lab.latency import mixed
 from lab.latency.deadlines import Task, Tasks
 from lab.latency.modelled import RULES, best, by_simulation, highest, most_rows, p99, phases_of
 from lab.latency.overload import Overload, run
@@ -159,6 +160,17 @@ def overload(seed: int) -> Found:
     return Found(measured, f"{target}scheduler takes 3 % of the CPU of elf's tasks", reached and own <= 0.03)
 
 
+def promises(seed: int) -> Found:
+    """Flows of one stream with promises alike and unlike; nothing is drawn."""
+    found = {
+        f"{name}, {shape}": mixed.compared(mixed.Load(flows, times))
+        for (name, flows), (shape, times) in product(mixed.MIXES.items(), mixed.SHAPES.items())
+    }
+    alike = [found[f"alike, {shape}"]["weights"] for shape in ("1.4", "1.8")]
+    target = "weights, promises alike: at 1.4 times what can be done 90 % of the pairs of any schedule, "
+    return Found(found, f"{target}at 1.8 times 80 %", alike[0] >= 0.9 and alike[1] >= 0.8)
+
+
 def scheduler(seed: int) -> Found:
     """CPU of ``Tasks`` for a task that is offered and taken, by how many deadlines there are: the least of
     some tries, since others are at work on the machine."""
@@ -190,5 +202,6 @@ SCENARIOS: Final[Scenarios] = {
     "model": model,
     "rules": rules,
     "overload": overload,
+    "promises": promises,
     "scheduler": scheduler,
 }

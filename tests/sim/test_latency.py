@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from elf.errors import UserError
-from lab.latency import overload, scenarios
+from lab.latency import mixed, overload, scenarios
 from lab.latency.deadlines import Task
 from lab.latency.modelled import RULES, best, highest, most_rows, phases_of
 from lab.latency.overload import CostAware, DOver, Edf, Overload
@@ -69,6 +69,17 @@ def test_the_highest_rate_and_the_setting_that_carries_it() -> None:
     assert setting.shuffle_ms < 1_000.0, "a second to the shuffle alone is beyond the bound"
 
 
+def test_flows_with_one_promise_lose_little_by_weights_and_others_more_than_by_deadlines() -> None:
+    for times, least in ((1.4, 0.9), (1.8, 0.8)):
+        found = mixed.compared(mixed.Load(mixed.MIXES["alike"], (times,), secs=30))
+        assert least <= found["weights"] <= 1.0
+        assert found["cost-aware"] <= 1.0
+    unlike = mixed.compared(mixed.Load(mixed.MIXES["Python within 5 s"], (1.4,), secs=30))
+    assert unlike["weights"] < unlike["ordered"] <= 1.0
+    light = mixed.compared(mixed.Load(mixed.MIXES["alike"], (0.7,), secs=30))
+    assert set(light.values()) == {1.0}
+
+
 def test_dear_rows_are_left_out_and_others_are_in_time() -> None:
     load = Overload(classes=scenarios.CHUNKS, factor=1.8, secs=5.0)
     found = overload.run(load, 1)
@@ -109,5 +120,7 @@ def test_the_last_line_has_each_scenario_beside_its_target(
     monkeypatch.setattr(scenarios, "_a_task_us", lambda count, seed: float(count))
     assert run_scenarios(scenarios.SCENARIOS, ScenarioOptions(("scheduler",), 1, False)) == 1
     assert "below the target: scheduler" in capsys.readouterr().err
-    with pytest.raises(UserError, match="there is no scenario x: model, rules, overload, scheduler"):
+    with pytest.raises(
+        UserError, match="there is no scenario x: model, rules, overload, promises, scheduler"
+    ):
         run_scenarios(scenarios.SCENARIOS, ScenarioOptions(("x",), 1, False))

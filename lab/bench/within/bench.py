@@ -202,9 +202,9 @@ def planned() -> Planned:
     installed = {flow.uid: STREAM for spec in specs for flow in spec.flows}
     now_ms, took = world.agents[0].now_ms, []
     for look in range(LOOKS):
-        lending.lags[STREAM] = Lag(400 * (look + 1))
+        lag = Lag(400 * (look + 1), at_ms=now_ms + (look + 1) * LOOK_MS)
         began = time.process_time()
-        lending.look(installed, {}, now_ms + (look + 1) * LOOK_MS)
+        lending.behind(STREAM, lag, installed)
         took.append(1e3 * (time.process_time() - began))
     return Planned(statistics.mean(took))
 
