@@ -134,13 +134,13 @@ def test_the_same_with_messages_that_come_twice_and_get_lost() -> None:
     all_right(world)
 
 
-def test_helpers_die_and_the_next_one_goes_on() -> None:
-    """Nothing of a helper's disk is needed: what it has not answered another one is asked for."""
+def test_a_helper_is_replaced_and_the_next_one_goes_on() -> None:
+    """Nothing of its disk is needed: what it has not answered another one is asked for."""
     world, spec = fleet()
     offload(world, spec, world.agents[HELPER])
     world.run_until(lambda: is_over(world))
     world.run(2_000)
-    world.agents[HELPER].blind = True  # it does not answer with rows from here on
+    world.agents[HELPER].blind = True
     offload(world, spec, world.agents[0])
     world.run(6_000)
     assert is_over(world)
