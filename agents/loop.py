@@ -219,6 +219,8 @@ class Loop:
                 # who asks for rows of a key does not wait for those of all keys
                 own: Queue = "tables" if isinstance(effect.request, ReadTable) else "compute"
                 self._read("look up", partial(looked_up, effect, store), own)
+            case do.SaveTable() | do.SaveShard():
+                work.submit("groups", partial(store.tables.keep, effect), self.handle)
             case do.Deliver():
                 work.submit("outputs", partial(self._ports.outputs.deliver, effect, store), self._delivered)
             case do.SaveProgram():

@@ -39,6 +39,7 @@ def restore(
         bootstrapped=from_lines(store.get(BOOTSTRAPPED_FACT)),
         up_today=store.get(TODAY_FACT) or b"",
         programs=programs,
+        rings=store.tables.replicas(),
     )
 
 

@@ -176,7 +176,8 @@ class Status:
                 few = sum(one.num_rows for one in found) <= ROWS_AT_ONCE
                 rows = _plain(found) if few else await asyncio.to_thread(_plain, found)
                 told = msgspec.json.decode(reply.body)
-                return {"rows": rows, "number": told["number"], "as_of": told["as_of"]}
+                late = {"recovering": True} if told.get("recovering") else {}
+                return {"rows": rows, "number": told["number"], "as_of": told["as_of"], **late}
         raise UserError("the agent ends")
 
     async def windows(self, job: str) -> AsyncIterator[Fact] | None:

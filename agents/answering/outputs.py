@@ -21,6 +21,7 @@ from elf.job.alerts import follow_on
 from elf.job.catalog.log import CatalogLog
 from elf.job.messages.log import AddOutput, DropJobEntry
 from elf.job.output import ALERTED, OUTPUTS_MAX, TABLE, OutputSpec, is_allowed, kind_of, output_app, why_not
+from elf.job.ring import has_ring
 from elf.job.spec import JobSpec
 from elf.job.tables import TABLES_MAX, begun, is_table, joined_by, shards_of
 from elf.job.work import AlertWork, InspectWork, OutputWork, WorkStatus
@@ -104,7 +105,7 @@ class Outputs:
         if isinstance(why := begun(spec, job.plan), str):
             raise UserError(f"table {name} of job {job.name}: {why}")
         ranges = max(fragment.range[1] for fragment in job.plan.fragments)
-        if shards_of(spec) > ranges:
+        if shards_of(spec) > ranges and not has_ring(spec):
             raise UserError(
                 f"table {name}: its shards are in the groups of the job's key ranges, and job {job.name} has "
                 f"{ranges}: ALTER JOB {job.name} with TREES {shards_of(spec)} first, or say fewer SHARDS"

@@ -16,7 +16,9 @@ from elf.aggregates import split_by_range
 from elf.batch import NO_CAST
 from elf.errors import UserError
 from elf.fields import replace
+from elf.job.catalog.rings import Rings
 from elf.job.output import OutputSpec
+from elf.job.ring import PARTS, ring_uid
 from elf.job.tables import (
     TOO_MANY_KEYS,
     Asked,
@@ -44,6 +46,8 @@ class Part:
     spec: OutputSpec
     group: str
     uid: str
+    replicas: tuple[str, ...] = ()
+    """Of a table with a ring: who has it."""
 
     @property
     def of(self) -> str:
@@ -62,7 +66,7 @@ class Part:
     @property
     def lacks(self) -> bool:
         """Whether another table is read where this one is not there, or has not got all rows."""
-        return is_shard(self.uid) and bool(self.spec.option("was"))
+        return is_shard(self.uid) and not self.replicas and bool(self.spec.option("was"))
 
 
 class Lacks(UserError):
@@ -131,6 +135,16 @@ def parts_of(
         return []
     places = _places_of(spec, key.split(","), equals, kinds) or range(len(homes))
     return [Part(spec, homes[place], shard_uid(uid, place)) for place in places]
+
+
+def ring_parts(spec: OutputSpec, rings: Rings, equals: Sequence[Asked], kinds: Kinds) -> list[Part]:
+    """The same of a table with a ring. Raises ``UserError``."""
+    key, uid = spec.option("key"), spec.uid
+    if rings.is_changing(uid):
+        key, uid = spec.option("was"), spec.option("of")
+    places = _places_of(spec, key.split(","), equals, kinds) or range(PARTS)
+    group = ring_uid(spec.job)
+    return [Part(spec, group, shard_uid(uid, place), rings.replicas(place)) for place in places]
 
 
 def _places_of(spec: OutputSpec, names: Sequence[str], equals: Sequence[Asked], kinds: Kinds) -> list[int]:

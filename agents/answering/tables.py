@@ -20,7 +20,7 @@ from agents.answering.fleet import Fleet
 from agents.answering.masters import Masters
 from agents.answering.once import author_of
 from agents.answering.past import moment
-from agents.answering.shards import Lacks, Part, Told, merged, parts_of
+from agents.answering.shards import Lacks, Part, Told, merged, parts_of, ring_parts
 from elf.batch import decode, encode
 from elf.client.past import joined
 from elf.errors import UserError
@@ -29,6 +29,7 @@ from elf.job.catalog.log import CatalogLog
 from elf.job.effects import TableQuestion
 from elf.job.messages.log import AddOutput, PauseRekeying
 from elf.job.output import OutputSpec
+from elf.job.ring import COPIES, PARTS, has_ring, majority
 from elf.job.spec import JobSpec, is_range
 from elf.job.tables import (
     BEHIND,
@@ -46,6 +47,7 @@ from elf.job.tables import (
     is_table,
     joined_by,
     shard_place,
+    shard_uid,
     shards_of,
     why_no_table,
 )
@@ -111,16 +113,31 @@ class Tables:
         last = merged(found)
         rows = tuple(one.rows for one in found if one.rows)
         if not rows:
-            return _reply(asked, f"table {spec.name} has no rows yet{_as_of(last)}", last, found)
+            return self._reply(asked, f"table {spec.name} has no rows yet{_as_of(last)}", last, found)
         if statement.columns is not None and _has_all(statement.equals, last):
             made = partial(_plain, rows, statement.columns)
             table = made() if sum(map(len, rows)) <= FEW_BYTES else (yield from offload(made))
-            return _reply(asked, _told(table.num_rows, spec, last), last, found, encode(table))
+            return self._reply(asked, _told(table.num_rows, spec, last), last, found, encode(table))
         answer = yield from evaluate(TableQuestion(statement.select, statement.name, rows))
         for portion in answer.portions[:-1]:
             yield [Tell(Reply(request=asked.request, payload=portion, done=False))]
         payload = answer.portions[-1] if answer.portions else b""
-        return _reply(asked, _told(answer.rows, spec, last), last, found, payload)
+        return self._reply(asked, _told(answer.rows, spec, last), last, found, payload)
+
+    def _reply(
+        self, asked: Execute, text: str, one: TableRows, found: Sequence[TableRows], payload: bytes = b""
+    ) -> Reply:
+        """With how far the table was: the number of the job's results up to which it had all; and each shard
+        that was asked. Where that lacks what the table had before its key changed, it says so."""
+        newest = None if one.newest_us is None else moment(one.newest_us)
+        told: dict[str, object] = {"table": one.kept.table, "number": one.number, "as_of": newest}
+        shards = {shard_place(part.kept.table): part.number for part in found if is_shard(part.kept.table)}
+        if shards:
+            told["shards"] = shards
+        if one.number < (complete := self._log.rings.complete_at(one.kept.table)):
+            told["recovering"] = True
+            text += f"; its key has just changed, and it has {one.number} of {complete} results again"
+        return Reply(request=asked.request, text=text, body=msgspec.json.encode(told), payload=payload)
 
     def lasting(self, app: str, called: str) -> OutputSpec:
         """The table whose uid begins with ``app``, whatever its key is by now. Raises ``UserError``."""
@@ -176,6 +193,8 @@ class Tables:
         """What the table is read from: itself, or its shards; of these only those that may have a key."""
         job = self._log.job(spec.job)
         kinds = {} if job is None else column_kinds(job.plan)
+        if has_ring(spec):
+            return ring_parts(spec, self._log.rings, equals, kinds)
         return parts_of(spec, self._log.homes(spec.uid), equals, kinds, before=before)
 
     def _read(
@@ -188,6 +207,8 @@ class Tables:
         rows: bool = True,
     ) -> Generator[list[Ask], list[Answer], TableRows]:
         """Some rows, of no earlier moment than those that this agent has had before. Raises ``UserError``."""
+        if part.replicas:
+            return (yield from self._read_ring(part, equals, after, anywhere=anywhere, rows=rows))
         job = self._job(part.spec)
         error, at = "", ""
         for tried in range(TRIES):
@@ -212,7 +233,51 @@ class Tables:
                 yield [Until(partial(self._moved, part, job, at))]
         raise UserError(self._refused(part.spec, job, at, error))
 
+    def _read_ring(
+        self, part: Part, equals: tuple[Asked, ...], after: bytes, *, anywhere: bool, rows: bool
+    ) -> Generator[list[Ask], list[Answer], TableRows]:
+        """What the newest of a majority of replicas has, or, ``anywhere``, the first that answers (protocol
+        7.19). Raises ``UserError``."""
+        wanted = 1 if anywhere else majority(len(part.replicas))
+        error = SILENT
+        for tried in range(TRIES):
+            silent = self._fleet.silent(part.replicas)
+            there = sorted(part.replicas, key=lambda at: (at in silent, anywhere and at != self._here))
+            asked = replace(self._asked(part), equals=equals, after=after, rows=rows)
+            told: list[Answer] = []
+            while there and len(told) < wanted:
+                some, there = there[: wanted - len(told)], there[wanted - len(told) :]
+                answers = yield [ToAddress(at, asked) for at in some]
+                told += [one for one in answers if one.error in ("", BEHIND)]  # it has all rows
+                error = next((one.error for one in answers if one.error), error)
+            found = [_rows_of(one) for one in told if not one.error]
+            best = max(found, key=lambda one: one.number, default=None)
+            if best is not None and len(told) >= wanted and best.number >= self._told.least(part):
+                self._told.take(part, best.number)
+                return best
+            if error.startswith("its key"):
+                break
+            if self._newest(part.spec) is not part.spec or part != self._again(part):
+                raise Lacks(f"table {part.spec.name}: its key, or its ring, has just changed")
+            if tried < TRIES - 1:
+                yield [Until(lambda: part != self._again(part))]
+        if error.startswith("its key"):
+            raise UserError(f"table {part.spec.name}: {error}")
+        raise UserError(
+            f"table {part.spec.name}: too few of the agents that have copies of it answer, or have all rows"
+        )
+
+    def _again(self, part: Part) -> Part:
+        """The same part, as the log has it by now."""
+        rings = self._log.rings
+        uid = part.spec.option("of") if rings.is_changing(part.spec.uid) else part.spec.uid
+        place = shard_place(part.uid)
+        return replace(part, uid=shard_uid(uid, place), replicas=rings.replicas(place))
+
     def _leader(self, part: Part, job: JobSpec) -> str:
+        if part.replicas:
+            silent = self._fleet.silent(part.replicas)
+            return min(part.replicas, key=lambda at: at in silent)
         return self._log.leader(part.group) or self._masters.leader(job)
 
     def _asked(self, part: Part) -> ReadTable:
@@ -323,7 +388,9 @@ class Tables:
         some, homes = (yield from self._now(old)), self._log.homes(old.uid)
         now = merged(some)
         options = dict(old.options) | {"key": ",".join(statement.key), "of": old.uid}
-        if homes:
+        if has_ring(old):
+            options |= {"was": old.option("key")}
+        elif homes:
             options |= {"was": old.option("key"), "homes": "".join("01"[is_range(home)] for home in homes)}
         generation = 1 + self._log.highest(old.app.hex())
         new = replace(old, generation=generation, options=tuple(sorted(options.items())))
@@ -332,8 +399,9 @@ class Tables:
         there, same = ", ".join(now.kept.key), tuple(statement.key) == now.kept.key
         if now.kept.table == old.uid and same:
             raise UserError(f"table {old.name} is found by {there} already")
-        if now.kept.table != old.uid and (homes or not same):
-            back = "" if homes else f", and ALTER TABLE {old.name} SET KEY ({there}) takes it back"
+        apart = shards_of(old) > 1
+        if now.kept.table != old.uid and (apart or not same):
+            back = "" if apart else f", and ALTER TABLE {old.name} SET KEY ({there}) takes it back"
             raise UserError(
                 f"table {old.name}: its key is being changed; SHOW TABLES says how far that is{back}"
             )
@@ -351,7 +419,7 @@ class Tables:
             "table": old.name,
             "key": f"{', '.join(now.kept.key)} now, then {', '.join(statement.key)}",
             "rows": f"{now.count:,} of {now.size:,} bytes",
-            **_moved(now, rounds, back=back),
+            **_moved(now, rounds, back=back, ring=has_ring(old)),
             "time": f"{secs:.1f} s or so; windows wait for {ROUND_ROWS * ROW_US / 1e3:.0f} ms at a time",
             "meanwhile": f"it is found by {', '.join(now.kept.key)}; SHOW TABLES says how far it is",
         }
@@ -375,11 +443,22 @@ class Tables:
                 of_it = [one for one in told if one[0].spec is spec]
                 now = yield from self._shown(spec, job, of_it)
                 paused = "; paused" if self._log.is_rekeying_paused(spec.uid) else ""
+                if has_ring(spec) and now.kept.table != spec.uid:
+                    now = replace(now, rounds=(yield from self._whole(spec)))
                 found.append(row | _facts(now) | {"state": _state(now, spec, job, paused)})
             except UserError as error:
                 none = dict.fromkeys(("rows", "bytes", "evicted", "unfit"), 0)
                 found.append(row | none | {"as_of": "", "state": str(error)})
         return found
+
+    def _whole(self, spec: OutputSpec) -> Generator[list[Ask], list[Answer], int]:
+        """How many parts of a table with a ring have all rows by its new key: at one of their replicas."""
+        job = self._job(spec)
+        parts = [replace(one, uid=shard_uid(spec.uid, shard_place(one.uid))) for one in self._parts(spec)]
+        asked = [replace(self._asked(one), least=0) for one in parts]
+        pairs = zip(parts, asked, strict=True)
+        answers = yield [ToAddress(self._leader(one, job), said) for one, said in pairs]
+        return sum(not one.error for one in answers)
 
     def _shown(
         self, spec: OutputSpec, job: JobSpec, told: Sequence[tuple[Part, str, Answer]]
@@ -443,6 +522,9 @@ class Tables:
 
     def _shards(self, spec: OutputSpec, some: Sequence[TableRows]) -> str:
         """Who leads each of them, with its rows."""
+        if has_ring(spec):
+            names = (", ".join(map(self._fleet.named, one.replicas)) for one in self._parts(spec))
+            return "; ".join(f"{place} at {those}" for place, those in enumerate(names))
         parts = zip(self._parts(spec), some, strict=True)
         told = [
             f"{self._fleet.named(self._log.leader(part.group) or '')} ({one.count:,} rows)"
@@ -455,22 +537,18 @@ def _rows_of(answer: Answer) -> TableRows:
     return msgspec.msgpack.decode(answer.body, type=TableRows)
 
 
-def _reply(
-    asked: Execute, text: str, one: TableRows, found: Sequence[TableRows], payload: bytes = b""
-) -> Reply:
-    """With how far the table was: the number of the job's results up to which it had all; and each shard
-    that was asked."""
-    newest = None if one.newest_us is None else moment(one.newest_us)
-    told: dict[str, object] = {"table": one.kept.table, "number": one.number, "as_of": newest}
-    shards = {shard_place(part.kept.table): part.number for part in found if is_shard(part.kept.table)}
-    if shards:
-        told["shards"] = shards
-    return Reply(request=asked.request, text=text, body=msgspec.json.encode(told), payload=payload)
-
-
-def _moved(now: TableRows, rounds: int, *, back: bool) -> dict[str, str]:
+def _moved(now: TableRows, rounds: int, *, back: bool, ring: bool) -> dict[str, str]:
     """How rows get their new key, and what of them goes from agent to agent."""
     shards = now.kept.shards
+    if ring:
+        moved = now.size * COPIES * (PARTS - 1) // PARTS
+        return {
+            "plan": f"each of {COPIES} replicas of {PARTS} parts asks the replica of its number of all parts "
+            f"for the rows that are to be its own, {ROUND_ROWS:,} at a time; then results are held for as "
+            "long as an entry of the log takes",
+            "bytes between agents": f"{moved:,} or so of rows, less what has its new place at the same agent",
+            "at least": f"{moved:,} or so, as the hash of its key says where a row is",
+        }
     if shards > 1:
         moved = now.size * (shards - 1) // shards
         return {

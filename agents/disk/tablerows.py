@@ -12,6 +12,7 @@ import msgspec
 import pyarrow as pa
 
 from agents.disk.tablevalues import Row, packed, schema_of
+from elf.job.ring import is_ring
 from elf.job.tables import BYTES_MAX, StoredTable, TableKept, TableState
 
 SCHEMA: Final = """
@@ -187,6 +188,12 @@ def find(con: sqlite3.Connection, uid: str) -> Table | None:
 def of_job(con: sqlite3.Connection, job: str) -> list[Table]:
     """Those of a job group, by uid."""
     return _where(con, "job", job)
+
+
+def in_rings(con: sqlite3.Connection) -> list[Table]:
+    """Those that are replicas of tables with a ring."""
+    jobs = (job for (job,) in con.execute("SELECT DISTINCT job FROM kept_tables ORDER BY job").fetchall())
+    return [table for job in jobs if is_ring(job) for table in of_job(con, job)]
 
 
 def _where(con: sqlite3.Connection, column: Literal["uid", "job"], value: str) -> list[Table]:

@@ -16,7 +16,7 @@ import msgspec
 import pyarrow as pa
 
 from agents.disk.sqlite import SqliteFile
-from agents.disk.tablerows import Table, add, find, of_job
+from agents.disk.tablerows import Table, add, find, in_rings, of_job
 from agents.disk.tablevalues import (
     Row,
     Span,
@@ -36,6 +36,8 @@ from elf.client.windows import WINDOW_COLUMNS
 from elf.errors import PeerError
 from elf.fields import replace
 from elf.job.commits import WindowCommit
+from elf.job.effects import SaveShard, SaveTable
+from elf.job.events import RingKept
 from elf.job.tables import (
     BEHIND,
     NO_TABLE,
@@ -56,6 +58,7 @@ from elf.job.tables import (
     cursor,
     cursor_after,
     generation,
+    has_all,
     is_shard,
     lineage,
     takes_back,
@@ -134,7 +137,7 @@ class TableStore:
         """A shard has more rows of the table whose place its own takes."""
         with self._file.writing() as con:
             table = find(con, said.table)
-            if table is None or table.whole or (said.place, said.after) != cursor(table.behind):
+            if table is None or table.whole or (said.place, said.after) != cursor(table.kept, table.behind):
                 return
             if table.rounds and table.number != said.part.number:
                 return
@@ -146,7 +149,7 @@ class TableStore:
             table.number, table.newest = said.part.number, max(ends, default=None)
             table.rounds += 1
             at = cursor_after(said)
-            table.behind, table.whole = _encode(at), at[0] == table.kept.shards
+            table.behind, table.whole = _encode(at), has_all(table.kept, at)
             table.bound()  # the new key may have most rows in one shard
             table.save()
 
@@ -161,6 +164,28 @@ class TableStore:
         """The tables of a job, and how far they are."""
         with self._file.reading() as con:
             return tuple(one.stored() for one in of_job(con, job))
+
+    def replicas(self) -> tuple[StoredTable, ...]:
+        """What this agent has of tables with a ring (``elf.job.ring``)."""
+        with self._file.reading() as con:
+            return tuple(one.stored() for one in in_rings(con))
+
+    def keep(self, effect: SaveTable | SaveShard) -> RingKept:
+        """What becomes of a replica, which has no group."""
+        if isinstance(effect, SaveTable):
+            kept = effect.kept
+            if kept.over:
+                self.end(kept.table)
+            else:
+                self.begin(kept, None, 0)
+        elif isinstance(effect.rows, ShardRows):
+            self.put(effect.rows)
+        else:
+            self.join(effect.rows)
+        uid = effect.kept.table if isinstance(effect, SaveTable) else effect.rows.table
+        with self._file.reading() as con:
+            table = find(con, uid)
+            return RingKept(effect, None if table is None else table.stored())
 
     def states(self, job: str) -> tuple[TableState, ...]:
         """All that there is of them."""
@@ -336,7 +361,8 @@ def _had(table: Table, rows: pa.Table, new: list[Row]) -> list[Row]:
         return [one for one in new if one[0] <= table.behind]
     if not new:
         return []
-    places, last = range_places(rows, table.kept.was, table.kept.shards), cursor(table.behind)
+    last = cursor(table.kept, table.behind)
+    places = range_places(rows, table.kept.was, table.kept.shards)
     return [one for one, place in zip(new, places, strict=True) if (int(place), one[0]) <= last]
 
 

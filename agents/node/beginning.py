@@ -21,6 +21,7 @@ from elf.job.program.keeping import Checkpoint
 from elf.job.replicas import ReplicaName
 from elf.job.rollup.decide import RootSettings
 from elf.job.rollup.flowroots import StoredPanes
+from elf.job.tables import StoredTable
 from elf.planning.lent import Budgets
 from elf.planning.pacing import Pace
 from overlay import raft
@@ -81,6 +82,8 @@ class Restored:
     """Of other agents' snapshots, the oldest first: size in bytes."""
     bootstrapped: tuple[str, ...] = ()
     """Job groups of key ranges."""
+    rings: tuple[StoredTable, ...] = ()
+    """Its replicas of tables with a ring."""
     programs: Mapping[str, Checkpoint] = field(default_factory=dict)
     """Checkpoints of jobs in Python, by uid."""
     up_today: bytes = b""

@@ -57,6 +57,7 @@ from elf.job.events import (
     Lagging,
     MadeReady,
     Offloaded,
+    RingKept,
     Worked,
 )
 from elf.job.group.commits import Commits, Wanted
@@ -103,6 +104,7 @@ from elf.job.program.outgoing import ToApp
 from elf.job.program.port import ProgramEffect, ProgramEvent
 from elf.job.program.programs import Programs
 from elf.job.replicas import ReplicaEffect, ReplicaEvent
+from elf.job.tables import BEHIND, ReadShard
 from elf.planning.overload import Lag
 from elf.security.principals import Principal
 from elf.wire.base import Answer, Message, Request
@@ -169,7 +171,7 @@ class Node:
             sign=None if keys is None else keys.sign,
         )
         # job groups: the jobs of which this agent is the master, and the roots of flows
-        self.job_groups = JobGroups(me.address, log, settings.root, me.name, desk.voters)
+        self.job_groups = JobGroups(me.address, log, settings.root, me.name, desk.voters, restored.rings)
         self.router = Router(log, self.job_groups)
         self.programs = Programs(me, names, log, overlay, restored.programs)
         self.hosting = Hosting(
@@ -327,8 +329,14 @@ class Node:
             case Lagging():
                 lag = Lag(event.lag_ms, event.busy_ms, event.cpu_ms, now_ms)
                 return list(self.lending.behind(event.stream, lag, self._working.installed))
+            case RingKept():
+                return list(self.job_groups.shards.replica_kept(event, now_ms))
             case Offloaded():
                 return list(self.clients.offloaded(event, now_ms))
+            case Consulted(request=ReadShard() as asked) if not self.job_groups.swaps.given(
+                asked, event.body
+            ):
+                return [Send(asked.origin, Answer(id=asked.id, error=BEHIND))]
             case Consulted():
                 answer = Answer(id=event.request.id, error=event.error, body=event.body)
                 return [Send(event.request.origin, answer)]
@@ -581,6 +589,7 @@ class Node:
                     found.append(Known(entry.signed))
         if any(isinstance(entry, MemberJoined | MemberLeft) for entry in new):
             self._working.members_changed()
+            self.job_groups.shards.follow()
         if any(isinstance(entry, RouteDecided) for entry in new):
             self._working.routes_changed()
         if any(not isinstance(entry, MemberLeft) for entry in new):
@@ -642,6 +651,8 @@ class Node:
                 return list(self.programs.answered(message))
             case Answer() if self.job_groups.shards.awaits(message.id):
                 return list(self.job_groups.shards.answered(message, now_ms))
+            case Answer() if self.job_groups.swaps.awaits(message.id):
+                return list(self.job_groups.swaps.answered(message))
             case Answer():
                 return list(self.clients.answered(message, now_ms))
             case WindowResult():

@@ -46,9 +46,10 @@ from elf.job.messages.inquiries import (
     TraceRows,
 )
 from elf.job.messages.log import AgentLoad
+from elf.job.ring import is_ring
 from elf.job.spec import app_id
 from elf.job.stamps import InspectStamps
-from elf.job.tables import CopyShard, ReadShard, ReadTable
+from elf.job.tables import BEHIND, CopyShard, ReadShard, ReadTable
 from elf.job.work import InspectWork, WorkStatus, flow_work
 from elf.wire.base import Answer, Request
 from elf.wire.clients import InspectAgent
@@ -98,6 +99,10 @@ class Requests:
                 return [*self._router.asked(request, now_ms), *self.remind(now_ms)]
             case DropJob() | SubscribeJob() | Inspect() | ReadPast() | FillHistory():
                 return list(self._router.asked(request, now_ms))
+            case ReadTable() | CopyShard() if is_ring(request.uid):
+                return [LookUp(request)]
+            case ReadShard() if self._job_groups.swaps.holds(request.table):
+                return [Send(request.origin, Answer(id=request.id, error=BEHIND))]
             case ReadTable():
                 leads = self._job_groups.term(request.uid) is not None
                 here = leads or (request.anywhere and self._hosting.holds(request.uid))

@@ -175,6 +175,7 @@ def create_table(table: OutputSpec, job: str) -> str:
     minutes = int(table.option("retain", "0")) // 60_000_000
     retained = f" RETAIN {minutes} MINUTES" if minutes else ""
     shards = f" SHARDS {table.option('shards')}" if table.option("shards") else ""
+    shards = " RING" if table.option("ring") else shards
     return f"CREATE TABLE {_name(table.name)} FROM JOB {_name(job)} KEY ({key}){shards}{retained}"
 
 

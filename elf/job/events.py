@@ -6,13 +6,14 @@ import msgspec
 
 from elf.job.commands import Outcome
 from elf.job.contributions import Piece, UnusablePieces
-from elf.job.effects import CommitPanes, CommitWindows, Deliver
+from elf.job.effects import CommitPanes, CommitWindows, Deliver, SaveShard, SaveTable
 from elf.job.messages.groups import ReconfigureJob
 from elf.job.messages.helping import RowsMapped, RowsNotMapped
 from elf.job.messages.rollup import NotRun, PaneRow, RunSlice
 from elf.job.output import OutputKept
 from elf.job.snapshots import Sealed, Threshold
 from elf.job.spec import Flow
+from elf.job.tables import StoredTable
 from elf.security.principals import Principal
 from elf.wire.base import Message, Request
 from elf.wire.clients import WindowResult
@@ -168,6 +169,13 @@ class Consulted(msgspec.Struct, frozen=True):
     body: bytes
 
 
+class RingKept(msgspec.Struct, frozen=True, eq=False):
+    """A replica of a table with a ring has begun or ended, or has more: what there is of it now."""
+
+    done: SaveTable | SaveShard
+    stored: StoredTable | None
+
+
 class HeldBack(msgspec.Struct, frozen=True):
     """Reading has waited for the agent's own budget: the inputs are so far behind."""
 
@@ -218,6 +226,7 @@ Event = (
     | Helped
     | WindowsRead
     | Consulted
+    | RingKept
     | HeldBack
     | Lagging
     | Offloaded

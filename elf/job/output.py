@@ -21,6 +21,7 @@ import msgspec
 from elf.fields import TREES_MAX, Count, Generation, JobUid, Name, Serial, Value
 from elf.job.spec import app_id
 from elf.ql.alert import Alert
+from elf.ql.fuel import RING_COPIES, RING_PARTS
 from elf.security.authored import Authorship
 
 OUTPUTS_MAX: Final = 16
@@ -42,7 +43,8 @@ RETAIN_DIGITS: Final = 18
 TABLE: Final = "table"
 """The kind of a table: rows that stay in the fleet (``elf.job.tables``). Its option ``of``: the table whose
 place it takes, with all its rows, by another key. Where that has shards ``was`` is its key, and ``homes``
-says of each shard whether it is in the group of its own key range."""
+says of each shard whether it is in the group of its own key range. ``ring``: how many copies there are of
+each of its shards, which are at agents then (``elf.job.ring``)."""
 ALERTED: Final = frozenset({"http", "https"})
 """The schemes of targets that take what an alert says."""
 KINDS: Final[Mapping[str, frozenset[str]]] = {
@@ -57,7 +59,7 @@ KINDS: Final[Mapping[str, frozenset[str]]] = {
     "prometheus": _SERIES,
     "otlp+http": _SERIES | {"secret"},
     "otlp+https": _SERIES | {"secret"},
-    TABLE: frozenset({"key", "retain", "shards", "of", "was", "homes"}),
+    TABLE: frozenset({"key", "retain", "shards", "ring", "of", "was", "homes"}),
 }
 """The schemes of targets, each with the options that it takes."""
 
@@ -182,6 +184,10 @@ def _why_not_options(kind: str, options: Mapping[str, str]) -> str:
     shards = options.get("shards", "1")
     if kind == TABLE and not (shards.isdecimal() and len(shards) < 3 and 1 <= int(shards) <= TREES_MAX):
         return f"a table has {TREES_MAX} shards at most"
+    if options.get("ring", str(RING_COPIES)) != str(RING_COPIES) or (
+        "ring" in options and shards != str(RING_PARTS)
+    ):
+        return f"a ring has {RING_PARTS} parts of {RING_COPIES} copies each"
     series = options.get("series", "1")
     if not series.isdecimal() or not 0 < int(series) <= SERIES_MAX:
         return f"series is a number up to {SERIES_MAX:,}, not {series!r}"

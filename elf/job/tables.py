@@ -56,8 +56,6 @@ Group = Annotated[bytes, msgspec.Meta(max_length=1 << 20)]
 Cursor = tuple[int, bytes]
 """Where a shard is that takes rows of the table whose place its own takes: the shard of that from which the
 next ones come, and the group behind which they are."""
-FIRST: Final[Cursor] = (0, b"")
-"""It has no rows of that yet."""
 Scalar = bool | int | float | str
 Asked = tuple[Label, Annotated[tuple[Scalar, ...], msgspec.Meta(max_length=KEYS_MAX)]]
 """A column, and the values of which it is to have one."""
@@ -315,9 +313,20 @@ def shard_place(shard: str) -> int:
     return int(shard.partition("#")[2])
 
 
-def cursor(behind: bytes) -> Cursor:
+def first_of(kept: TableKept) -> Cursor:
+    """Where a shard begins that takes rows: of the table whose place its own takes it may need those of all
+    shards, of its own table (a replica that comes later) those of the same one alone."""
+    return (shard_place(kept.table) if kept.of == table_of(kept.table) else 0, b"")
+
+
+def cursor(kept: TableKept, behind: bytes) -> Cursor:
     """What ``StoredTable.behind`` says of a shard."""
-    return msgspec.msgpack.decode(behind, type=tuple[int, bytes]) if behind else FIRST
+    return msgspec.msgpack.decode(behind, type=tuple[int, bytes]) if behind else first_of(kept)
+
+
+def has_all(kept: TableKept, at: Cursor) -> bool:
+    """Whether a shard that is there has all rows that it takes."""
+    return at[0] == (first_of(kept)[0] + 1 if kept.of == table_of(kept.table) else kept.shards)
 
 
 def cursor_after(said: ShardRound) -> Cursor:

@@ -40,6 +40,10 @@ BYTES_A_PART: Final = 4_096
 """Of a joined table, opened."""
 KEYS_MAX: Final = 256
 """Values of a column by which rows of a table are looked up; with more, all of them are read."""
+RING_PARTS: Final = 8
+"""Of a table with a ring: its rows are divided by the hash of their key."""
+RING_COPIES: Final = 3
+"""Of each of these."""
 
 _left: ContextVar[list[int] | None] = ContextVar("fuel", default=None)
 

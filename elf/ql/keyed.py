@@ -13,7 +13,7 @@ from msgspec import Struct
 from sqlglot import exp
 
 from elf.fields import TREES_MAX
-from elf.ql.fuel import KEYS_MAX
+from elf.ql.fuel import KEYS_MAX, RING_COPIES, RING_PARTS
 from elf.ql.kinds import INT64_MAX
 from elf.ql.outputs import TABLE, CreateOutput, DropOutput
 from elf.ql.source import start_of
@@ -84,6 +84,8 @@ def read_create_table(words: Words) -> CreateOutput:
     options = {"key": ",".join(_key(words))}
     if words.next_is("SHARDS"):
         options["shards"] = str(_shards(words))
+    elif words.next_is("RING"):
+        options |= {"ring": str(RING_COPIES), "shards": str(RING_PARTS)}
     if words.next_is("RETAIN"):
         options["retain"] = str(_retained_us(words))
     words.end()

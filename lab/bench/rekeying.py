@@ -72,7 +72,14 @@ class Rekeying:
     """Of one fleet. ``readers``: clients that ask at a time; ``secs``: of each half of a load."""
 
     def __init__(
-        self, fleet: ControlFleet, readers: Sequence[Client], users: int, secs: float, alpha: float
+        self,
+        fleet: ControlFleet,
+        readers: Sequence[Client],
+        users: int,
+        secs: float,
+        alpha: float,
+        *,
+        ring: bool = False,
     ) -> None:
         self._fleet = fleet
         self._readers = readers
@@ -80,6 +87,7 @@ class Rekeying:
         self._users = users
         self._secs = secs
         self._alpha = alpha
+        self._table = f"{TABLE} RING" if ring else TABLE
         self._key = 0
         self._inserted = users
         self._recent: deque[int] = deque(range(min(users, RECENT)), RECENT)
@@ -88,7 +96,7 @@ class Rekeying:
     async def measured(self, kinds: Sequence[str]) -> Changed:
         """All of it; whoever calls sees to it that windows end."""
         await self._asker.sql(JOB)
-        await self._asker.sql(TABLE)
+        await self._asker.sql(self._table)
         took = [await self._size(round(share * self._users)) for share in SIZES]
         loads = {f"{kind}, {mix}": await self._load(kind, mix) for kind in kinds for mix in MIXES}
         await self._settled(list(loads.values()))

@@ -79,6 +79,7 @@ class Tables(Bench[str, Read]):
         float,
         Option("--change-secs", min=0, help="Of each load while a key changes, and while it stays; 0: none."),
     ] = 0
+    ring: Annotated[bool, Option("--ring", help="The table whose key changes has a ring.")] = False
     repeat: Repeat = 1
 
     def sides(self, scratch: Scratch) -> Mapping[str, Callable[[], Read]]:
@@ -108,7 +109,7 @@ class Tables(Bench[str, Read]):
             alone = (_cpu_secs(agents) - before) / (time.monotonic() - began)
             found = await self._measured(fleet, clients, agents, rows, alone)
             if self.change_secs:
-                load = Rekeying(fleet, clients, self.users, self.change_secs, self.alpha)
+                load = Rekeying(fleet, clients, self.users, self.change_secs, self.alpha, ring=self.ring)
                 found = replace(found, changed=await load.measured(KEYS))
             return found
 

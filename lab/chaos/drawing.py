@@ -38,6 +38,7 @@ def drawn(seed: int, nodes: int, always: Collection[str] = ()) -> Schedule:
     faults += (*features.gone(seed, nodes, first), *broken, *asked, *reduced, *rotated)
     tabled = features.tables(seed, nodes, first, begun, always="tables" in always)
     faults += (*features.outputs(seed, nodes, first, begun), *tabled)
+    faults += features.rings(seed, nodes, first, begun, always="rings" in always)
     faults += (*features.holds(seed, nodes, first, tabled), *features.joins(seed, nodes, first, tabled))
     faults += (*features.budgets(seed, nodes, first), *begun_late)
     faults += features.moves(seed, nodes, first, begun, always="moves" in always)

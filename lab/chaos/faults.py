@@ -117,7 +117,7 @@ class Faults:
                 world.write(agents[0], self._written_ms, rate_ms=self._schedule.rate_ms)
             case "output":
                 self._people.output(agents[0], fault)
-            case "table":
+            case "table" | "ring":
                 self._people.table(agents[0], fault)
             case "rekey":
                 self._people.rekey(agents[0])

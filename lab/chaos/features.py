@@ -13,7 +13,7 @@ from lab.chaos.files import Style
 from lab.chaos.jobs import OTHERWISE, OWN, OWNED, PASTS, RANGED, READERS, UNITS
 from lab.chaos.schedule import STORM_MS, Fault
 
-FEATURES = ("moves", "offloads", "promises", "regions", "scales", "tables")
+FEATURES = ("moves", "offloads", "promises", "regions", "rings", "scales", "tables")
 """Those that may be asked for in every schedule; with ``tables`` the key of one changes, too."""
 DRAWN = 4
 """Jobs of each schedule; equal ones come after them."""
@@ -46,6 +46,8 @@ OUTPUTS_SHARE = 0.3
 """The share of schedules in which windows go out of the fleet."""
 TABLES_SHARE = 0.3
 """The share of schedules in which jobs have tables, which are read."""
+RINGS_SHARE = 0.15
+"""The share of schedules in which a job has a table with a ring."""
 HOLDS_SHARE = 0.7
 """The share of changes of tables' keys that are paused."""
 ASKED_MS = (0, 100, 200, 400, 800, 1_600)
@@ -280,6 +282,21 @@ def tables(seed: int, nodes: int, first: int, begun: int, *, always: bool) -> tu
     ]
     if rng.random() < 0.2:
         found.append(Fault("untable", rng.randrange(STORM_MS), (rng.randrange(first),)))
+    return tuple(found)
+
+
+def rings(seed: int, nodes: int, first: int, begun: int, *, always: bool) -> tuple[Fault, ...]:
+    """Perhaps a job has a table with a ring, and agents die in each phase of a change of its key."""
+    rng = random.Random(f"rings {seed} {nodes}")
+    if rng.random() >= RINGS_SHARE and not always:
+        return ()
+    found = [Fault("ring", rng.randrange(4_000), (rng.randrange(first),), amount=rng.randrange(begun))]
+    for _ in range(max(rng.choice([0, 1, 1, 2]), always)):
+        at = rng.randrange(4_000, STORM_MS)
+        found.append(Fault("rekey", at, (rng.randrange(first),)))
+        for _ in range(rng.choice([0, 1, 1])):
+            died = at + rng.choice([50, 300, 700, 1_200, 2_000])
+            found.append(Fault("crash", died, (rng.randrange(first),), rng.choice([300, 1_500])))
     return tuple(found)
 
 

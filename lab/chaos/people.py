@@ -12,6 +12,7 @@ from elf.job.alerts import follow_on
 from elf.job.messages.groups import DropJob, HandOverJob, ReconfigureJob
 from elf.job.messages.log import AddOutput, DropJobEntry, OffloadRows, PauseRekeying
 from elf.job.output import TABLE, OutputSpec
+from elf.job.ring import COPIES, PARTS, has_ring
 from elf.job.spec import JobSpec, is_range
 from elf.job.tables import is_table, joins_tables
 from elf.ql.alert import Alert
@@ -238,8 +239,14 @@ class People:
             return
         retain = (("retain", "6000000"),) if fault.at_ms % 3 == 0 else ()
         ranges = spec.plan.fragments[0].range[1]
-        shards = (("shards", str(ranges)),) if ranges > 1 and fault.at_ms % 2 == 0 else ()
-        made = OutputSpec(name, spec.creator, 1, spec.uid, f"{TABLE}:", (("key", "k0"), *retain, *shards))
+        shards: tuple[tuple[str, str], ...] = (
+            (("shards", str(ranges)),) if ranges > 1 and fault.at_ms % 2 == 0 else ()
+        )
+        if fault.kind == "ring":
+            shards = (("ring", str(COPIES)), ("shards", str(PARTS)))
+        made = OutputSpec(
+            name, spec.creator, 1, spec.uid, f"{TABLE}:", tuple(sorted((("key", "k0"), *retain, *shards)))
+        )
         log = agent.node.log
         agent.node.membership.propose(AddOutput(spec=made), lambda: log.has_output(made.uid))
 
@@ -251,6 +258,8 @@ class People:
             if homes := log.homes(one.uid):
                 apart = "".join("01"[is_range(home)] for home in homes)
                 options |= {"was": one.option("key"), "homes": apart}
+            if has_ring(one):
+                options |= {"was": one.option("key")}
             new = replace(
                 one,
                 generation=1 + log.highest(one.app.hex()),

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Final
 
 from elf.job.catalog.log import CatalogLog
 from elf.job.messages.log import LogEntry, RekeyingPaused
+from elf.job.output import OutputSpec
+from elf.job.ring import PARTS, has_ring
 from elf.job.tables import begun, is_shard, is_table, shard_uid, table_of
 
 if TYPE_CHECKING:
@@ -67,6 +69,9 @@ class Rekeyings:
             job = log.job(spec.job) if is_table(spec) and spec.option("of") else None
             if job is None or spec.uid in self._paused or isinstance(begun(spec, job.plan), str):
                 continue
+            if has_ring(spec):
+                yield from _unfinished(world, log, spec)
+                continue
             homes = log.homes(spec.uid)
             parts = [(home, shard_uid(spec.uid, place)) for place, home in enumerate(homes)]
             for group, uid in parts or [(spec.job, spec.uid)]:
@@ -74,3 +79,15 @@ class Rekeyings:
                 stored = {one.kept.table: one for one in leader.store.tables.stored(group)}
                 if uid not in stored or not stored[uid].whole:
                     yield f"table {uid} has not got all rows by its new key"
+
+
+def _unfinished(world: World, log: CatalogLog, spec: OutputSpec) -> Iterator[str]:
+    """The same of a table with a ring."""
+    if log.rings.is_changing(spec.uid):
+        yield f"table {spec.uid} has not taken the place of the one before"
+    for place in range(PARTS):
+        for at in log.rings.replicas(place):
+            there = world.by_address[at].store.tables.replicas()
+            uid = shard_uid(spec.uid, place)
+            if world.by_address[at].up and not any(one.kept.table == uid and one.whole for one in there):
+                yield f"replica {at} of {uid} has not got all rows by its new key"

@@ -70,6 +70,7 @@ SAID = {
     "waited": "reading of {who} has waited for its budget",
     "output": "windows of job {amount} are wanted outside, through {who}",
     "table": "windows of job {amount} go to a table, made through {who}",
+    "ring": "windows of job {amount} go to a table with a ring, made through {who}",
     "rekey": "the tables get another key, through {who}",
     "hold": "the changes of tables' keys are paused, through {who}",
     "unhold": "the changes of tables' keys go on, through {who}",

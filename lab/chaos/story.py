@@ -196,7 +196,7 @@ class Story:
         tasks = [(a, stream) for a in first for stream in a.streams if isinstance(a.logs[stream], FileLog)]
         world.run_until(lambda: all(load_checkpoint(agent.store, stream) for agent, stream in tasks))
         self._subscribe()
-        if any(fault.kind == "table" for fault in schedule.faults):
+        if any(fault.kind in ("table", "ring") for fault in schedule.faults):
             self._read_tables()
         if any(fault.kind == "hold" for fault in schedule.faults):
             self.ledger.rekeyings.look(world)

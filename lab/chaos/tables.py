@@ -22,7 +22,8 @@ from elf.batch import decode
 from elf.job import events as was
 from elf.job.commits import WindowCommit
 from elf.job.output import OutputSpec
-from elf.job.tables import is_table, shards_of
+from elf.job.ring import PARTS, has_ring, majority
+from elf.job.tables import is_table, shard_uid, shards_of, table_of
 from elf.wire.clients import Execute, Reply
 
 if TYPE_CHECKING:
@@ -35,6 +36,8 @@ FIRST: Final = 1 << 20
 """The number of the first question: nobody else asks with such."""
 PAUSE_MS: Final = 250
 
+Had = tuple[str, dict[int, tuple[tuple[str, ...], int]]]
+"""A table, and by part its replicas and a number."""
 Rows = dict[str, tuple[int, int]]
 """By key, when the window of its row ends (µs), and its count."""
 
@@ -64,10 +67,15 @@ class TableReaders:
         self._ledger = ledger
         self._rng = random.Random(f"table readers {seed}")
         self._asked: dict[int, tuple[str, str, int, int, int]] = {}
+        self._before: dict[str, int] = {}
+        """By table with a ring, the highest number that a replica of the one before it ever had."""
+        self._had: dict[int, Had] = {}
+        """Of questions for a majority, what majorities of replicas had."""
         self._told = defaultdict[tuple[str, int, int], int](int)
         """By table, agent and its life, the highest number that was told."""
         self._number = FIRST
         self.answers: list[Answer] = []
+        self._passed_over: list[str] = []
 
     def ask(self) -> None:
         """Of each table its rows: at the leader, or anywhere."""
@@ -81,6 +89,10 @@ class TableReaders:
         self._number += 1
         least = self._told[table.name, agent.index, agent.life]
         self._asked[self._number] = table.name, table.job, agent.index, agent.life, least
+        if has_ring(table):
+            self._look(table)
+        if has_ring(table) and not as_of:
+            self._had[self._number] = self._majorities(agent, table)
         sql = f"SELECT * FROM {table.name}{as_of}"
         asked = Execute(request=self._number, sql=sql, creator=table.creator)
         agent.guard(lambda: agent.handle(was.Arrived(READER, asked)))
@@ -94,14 +106,57 @@ class TableReaders:
             shards = {int(place): number for place, number in said.get("shards", {}).items()}
             one = Answer(*asked, said["table"], said["number"], found, shards)
             self.answers.append(one)
+            if (had := self._had.pop(message.request, None)) is not None:
+                self._compare(one, had)
+            if not said.get("recovering") and one.number < (least := self._before.get(one.table, 0)):
+                self._passed_over.append(
+                    f"a{one.agent} tells of table {one.table} up to {one.number} as if that were all; "
+                    f"the one before it had {least}"
+                )
             who = (one.name, one.agent, one.life)
             self._told[who] = max(self._told[who], one.number)
+
+    # -- majorities of replicas (protocol 7.19) --------------------------------------------------------------
+
+    def _majorities(self, agent: SimAgent, table: OutputSpec) -> Had:
+        """By part of the table that is read, whom this agent takes for its replicas, and the highest number
+        that a majority of them has."""
+        rings = agent.node.log.rings
+        uid = table.option("of") if rings.is_changing(table.uid) else table.uid
+        found: dict[int, tuple[tuple[str, ...], int]] = {}
+        for place in range(PARTS):
+            numbers = []
+            for at in rings.replicas(place):
+                there = self._world.by_address[at].store.tables.replicas()
+                own = (one.number for one in there if one.kept.table == shard_uid(uid, place) and one.whole)
+                numbers.append(next(own, 0))
+            numbers.sort(reverse=True)
+            found[place] = rings.replicas(place), numbers[majority(len(numbers)) - 1] if numbers else 0
+        return uid, found
+
+    def _look(self, table: OutputSpec) -> None:
+        for agent in self._world.agents:
+            for one in agent.store.tables.replicas() if agent.up else ():
+                if table_of(one.kept.table) == table.option("of"):
+                    self._before[table.uid] = max(self._before.get(table.uid, 0), one.number)
+
+    def _compare(self, one: Answer, had: Had) -> None:
+        """An answer has what a majority had when it was asked for, unless the ring, or the table, is another
+        one by now."""
+        uid, parts = had
+        rings = self._world.agents[one.agent].node.log.rings
+        for place, number in one.shards.items() if one.table == uid else ():
+            replicas, least = parts[place]
+            if replicas == rings.replicas(place) and number < least:
+                self._passed_over.append(
+                    f"a{one.agent} tells of part {place} of {uid} up to {number}; a majority had {least}"
+                )
 
     # -- what they may be told -------------------------------------------------------------------------------
 
     def wrong(self) -> list[str]:
         """What is wrong with the answers."""
-        return [*self._fallen(), *self._otherwise()]
+        return [*self._fallen(), *self._otherwise(), *self._passed_over]
 
     def _fallen(self) -> list[str]:
         """Answers from before what had been told when they were asked for."""

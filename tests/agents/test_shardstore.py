@@ -235,7 +235,7 @@ def test_shards_of_a_table_take_the_place_of_those_of_another_one(seed: int) -> 
         (now,) = store.tables.stored(JOB)
         if now.whole:
             return True
-        source, after = cursor(now.behind)
+        source, after = cursor(now.kept, now.behind)
         wanted = CopyShard(
             id=0, origin="", uid=JOB, table=shard_uid(WHOLE.table, source), key=("page",), place=place,
             after=after, least=now.number,

@@ -81,6 +81,9 @@ PLANTS: dict[Plant, Storm] = {
     plants.windows.reads_tables_before_they_have_all: storms.rekeyed,
     plants.windows.copies_rows_while_that_is_paused: storms.held,
     plants.windows.asks_for_rows_while_that_is_paused: storms.held_shards,
+    plants.windows.reads_one_replica: storms.ringed,
+    plants.windows.begins_replicas_without_rows: storms.ring_moved,
+    plants.windows.changes_the_key_before_rows_have_come: storms.ringed,
     plants.windows.takes_rows_by_the_name_of_their_table: storms.joined,
     plants.windows.renews_whatever_has_come_meanwhile: storms.joined_slowly,
     plants.windows.says_of_rows_that_they_are_older: storms.joined,
@@ -108,6 +111,7 @@ PLANTS: dict[Plant, Storm] = {
 
 
 FIRST: dict[Plant, int] = {
+    plants.windows.begins_replicas_without_rows: 2,
     plants.windows.copies_rows_while_that_is_paused: 2,
     plants.commits.lets_two_lead: 2,
     plants.commits.holds_for_ever: 29,

@@ -10,6 +10,7 @@ import pytest
 
 from elf.fields import replace
 from elf.job.catalog.log import CatalogLog
+from elf.job.catalog.rings import Rings
 from elf.job.effects import Effect, SaveShard, SaveTable, Send
 from elf.job.group.shards import ASKED_MS, PAUSE_MS, Shards
 from elf.job.output import OutputSpec
@@ -39,6 +40,7 @@ class Log:
 
     def __init__(self, *tables: OutputSpec, dropped: Iterable[str] = ()) -> None:
         self.tables = tables
+        self.rings = Rings()
         self.dropped = frozenset(dropped)
         self.paused = False
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from elf.errors import QueryError
+from elf.job.output import why_not
 from elf.ql.keyed import PauseTable, TableSelect, over_table
+from elf.ql.outputs import CreateOutput
 from elf.ql.statements import Select, parse
 
 
@@ -101,3 +103,16 @@ def test_a_change_of_a_key_is_paused_and_goes_on() -> None:
 def test_what_is_no_change_of_a_key_is_refused(said: str, why: str) -> None:
     with pytest.raises(QueryError, match=why):
         parse(said)
+
+
+def test_a_table_has_shards_or_a_ring_and_not_both() -> None:
+    (made,) = parse("CREATE TABLE t FROM JOB j KEY (a) RING RETAIN 1 HOUR")
+    assert isinstance(made, CreateOutput)
+    options = dict(made.options)
+    assert (options["ring"], options["shards"], options["retain"]) == ("3", "8", "3600000000")
+    assert not why_not(made.target, options)
+    for wrong in ({"ring": "4"}, {"shards": "3"}, {"ring": "9" * 40}):
+        assert why_not(made.target, options | wrong) == "a ring has 8 parts of 3 copies each"
+    for said in ("SHARDS 4 RING", "RING SHARDS 4", "RING 3"):
+        with pytest.raises(QueryError):
+            parse(f"CREATE TABLE t FROM JOB j KEY (a) {said}")

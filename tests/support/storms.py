@@ -70,6 +70,21 @@ def sharded(rng: random.Random) -> list[Fault]:
     return [Fault("table", 0, (1,)), Fault("rekey", times[0], (2,)), *crashes]
 
 
+def ringed(rng: random.Random) -> list[Fault]:
+    """A job has a table with a ring, which gets another key while agents die."""
+    times = [3_500 + rng.randrange(500), 7_500 + rng.randrange(500)]
+    crashes = [
+        Fault("crash", at + rng.choice([100, 500, 1_000]), (rng.randrange(NODES),), 600) for at in times
+    ]
+    return [Fault("ring", 0, (1,)), *(Fault("rekey", at, (2,)) for at in times), *crashes]
+
+
+def ring_moved(rng: random.Random) -> list[Fault]:
+    """A job has a table with a ring, and one of its replicas leaves."""
+    leaves = Fault("leave", 6_000 + rng.randrange(500), (rng.randrange(NODES - 1),))
+    return [Fault("ring", 0, (1,)), leaves]
+
+
 def rekeyed(rng: random.Random) -> list[Fault]:
     """A job has a table, which gets another key while agents die."""
     times = [3_000 + rng.randrange(500), 6_000 + rng.randrange(500)]

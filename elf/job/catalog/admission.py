@@ -52,9 +52,11 @@ from elf.job.messages.log import (
     ProgramAdded,
     Proposal,
     RekeyingPaused,
+    RingSwapped,
     RosterChanged,
     RouteDecided,
     RowsOffloaded,
+    SwapRing,
     TreesDecided,
     VersionAdded,
     VersionEnded,
@@ -155,6 +157,12 @@ def entry_for(log: CatalogLog, proposal: Proposal) -> LogEntry | None:
             return RowsOffloaded(
                 seq=seq, uid=uid, agent_id=agent_id, helper=helper, at_ms=at_ms, nonces=nonces
             )
+        case SwapRing():
+            table = log.output(proposal.uid)
+            if table is None or not log.rings.is_changing(table.uid) or log.is_rekeying_paused(table.uid):
+                return None
+            late = log.leader(table.job) != proposal.leader  # whoever leads now may have given more
+            return None if late else RingSwapped(seq=seq, uid=table.uid, number=proposal.number)
         case AddAggregate(spec=own):
             known = log.has_aggregate(own.uid) or _leaps(log, own.uid) or not own.text
             others = [one for one in log.aggregates() if one.creator == own.creator and one.app != own.app]

@@ -33,6 +33,7 @@ from elf.job.catalog.flowgroups import FlowGroups, RangeGroup
 from elf.job.catalog.members import Member, Members
 from elf.job.catalog.offloads import Offloads
 from elf.job.catalog.readings import Readings
+from elf.job.catalog.rings import Rings
 from elf.job.catalog.routings import Routings, misled
 from elf.job.messages.log import (
     AggregateAdded,
@@ -48,6 +49,7 @@ from elf.job.messages.log import (
     PauseDecided,
     ProgramAdded,
     RekeyingPaused,
+    RingSwapped,
     RosterChanged,
     RouteDecided,
     RowsOffloaded,
@@ -59,6 +61,7 @@ from elf.job.output import OutputSpec, why_not
 from elf.job.own import OwnSpec
 from elf.job.places import may_have_rows
 from elf.job.program.spec import ProgramSpec
+from elf.job.ring import has_ring
 from elf.job.spec import Flow, JobSpec, app_id, group_uid, is_range, job_of
 from elf.job.tables import is_table, shards_of
 from elf.ql.plan import Fragment
@@ -86,6 +89,7 @@ class CatalogLog(Members):
         """By job, the uids of its outputs that are not dropped."""
         self._homes: dict[str, tuple[str, ...]] = {}
         """By table, the job groups of its shards."""
+        self.rings = Rings()
         self._aggregates: dict[str, OwnSpec] = {}
         """Those that are not dropped, and were not replaced."""
         self._dropped: set[str] = set()
@@ -144,8 +148,10 @@ class CatalogLog(Members):
         match entry:
             case MemberJoined():
                 self._join(entry)
+                self._follow_rings()
             case MemberLeft():
                 self._leave(entry)
+                self._follow_rings()
             case JobAdded():
                 self.authors.add(entry.spec)
                 self._jobs[entry.spec.uid] = entry.spec
@@ -176,6 +182,9 @@ class CatalogLog(Members):
                 self._add_output(entry.spec, entry.seq)
             case RekeyingPaused():
                 self._pause(entry)
+            case RingSwapped():
+                self.rings.swap(entry)
+                self._paused.discard(entry.uid)
             case AggregateAdded():
                 self._add_aggregate(entry.spec, entry.seq)
             case JobDropped():
@@ -259,14 +268,24 @@ class CatalogLog(Members):
             old, generation=spec.generation, author=spec.author, options=_but_key(old)
         ):
             return "nothing of a table but its key is changed"
+        if self.rings.is_changing(uid):
+            return "its key is being changed"
         homes = self._homes.get(uid, ())
         apart = "".join("01"[is_range(home)] for home in homes)
-        if (spec.option("homes"), spec.option("was")) != (apart, old.option("key") if homes else ""):
+        sharded = bool(homes) or has_ring(old)
+        if (spec.option("homes"), spec.option("was")) != (apart, old.option("key") if sharded else ""):
             return "the shards of a table stay where they are"
         return ""
 
+    def _follow_rings(self) -> None:
+        if self.rings:
+            self.rings.have(self.addresses())
+
     def _add_output(self, spec: OutputSpec, seq: int) -> None:
         self.authors.add_output(spec)
+        if has_ring(spec):
+            self.rings.have(self.addresses())
+            self.rings.add(spec)
         if spec.option("of") in self._outputs:
             self._drop_outputs(spec.option("of"))
         self._outputs[spec.uid] = spec
@@ -274,9 +293,10 @@ class CatalogLog(Members):
         self._compaction.add_plain(seq, spec.uid)
         if spec.job in self._dropped or spec.uid in self._dropped:
             self._dropped.add(spec.uid)
+            self.rings.drop(spec.uid)
         else:
             self._outputs_of.setdefault(spec.job, {})[spec.uid] = None
-        if is_table(spec) and shards_of(spec) > 1:
+        if is_table(spec) and shards_of(spec) > 1 and not has_ring(spec):
             groups = [group_uid(spec.job, place) for place in range(shards_of(spec))]
             there = self.job_groups
             said = spec.option("homes")
@@ -318,6 +338,7 @@ class CatalogLog(Members):
         for one in over:
             self._dropped.add(one)
             self._paused.discard(one)
+            self.rings.drop(one)
             self._outputs_of.get(job, {}).pop(one, None)
             self._compaction.changed(one)
         if not self._outputs_of.get(job, True):
@@ -476,7 +497,7 @@ class CatalogLog(Members):
                 return self.streams()
             case OutputAdded():
                 spec = self._jobs.get(entry.spec.job)
-            case RekeyingPaused():
+            case RekeyingPaused() | RingSwapped():
                 table = self._outputs.get(entry.uid)
                 spec = None if table is None else self._jobs.get(table.job)
             case JobDropped() if entry.uid in self._outputs:

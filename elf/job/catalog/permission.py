@@ -25,6 +25,7 @@ from elf.job.messages.log import (
     OffloadRows,
     PauseRekeying,
     Proposal,
+    SwapRing,
 )
 from elf.job.spec import job_of
 from elf.security.authored import Authorship, stale
@@ -66,6 +67,8 @@ def forbidden(log: CatalogLog, asker: str, voter: str, proposal: Proposal, now_m
         case EndVersion():
             leader = log.leader(job_of(proposal.uid))
             return "" if leader in (None, asker) else f"the job is led at {leader}"
+        case SwapRing(leader=leader):
+            return "" if leader == asker else "the master of its job says so, and nobody else"
         case EndFlow() | AssignJobGroup() | DecideTrees() | DecideRoute() | DecidePause():
             return "" if asker == voter else "the leader of the voters says so, and nobody else"
         case _:

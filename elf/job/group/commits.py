@@ -41,6 +41,7 @@ from elf.job.group.groups import JobGroups
 from elf.job.group.port import Applied, Commit, Draft, Drafted, FoundJobGroup
 from elf.job.group.router import Router
 from elf.job.group.subscribers import numbered
+from elf.job.ring import is_ring
 
 Wanted = CommitPanes | CommitWindows | Saved | PrunePanes | PruneWindows | BootstrapProgram | SaveMaster
 
@@ -79,6 +80,10 @@ class Commits:
             case SaveMaster():
                 kept = record.MasterKept(effect.uid, effect.number, effect.record)
                 return [Commit(effect.uid, effect.term, record.encode(kept), done=effect)]
+            case SaveTable(kept=kept) if is_ring(kept.job):
+                return None
+            case SaveShard(rows=rows) if is_ring(rows.job):
+                return None
             case SaveOutput() | SaveCosts() | SaveTable():
                 return self._commit(effect.kept.job, effect.kept, effect)
             case CopyRows():

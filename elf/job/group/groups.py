@@ -33,6 +33,7 @@ from elf.job.group.reading import Reading
 from elf.job.group.reconfiguration import proposed
 from elf.job.group.records import group_key
 from elf.job.group.shards import Shards
+from elf.job.group.swaps import Swaps
 from elf.job.messages.groups import (
     CreateJob,
     DropJob,
@@ -76,6 +77,7 @@ class JobGroups:
         settings: RootSettings,
         name: str = "",
         voters: Callable[[bytes], tuple[str, ...]] = nobody,
+        rings: Iterable[StoredTable] = (),
     ) -> None:
         self._address = address
         self._log = log
@@ -90,7 +92,8 @@ class JobGroups:
         self.mirrors = self.reading.mirrors
         self._proposals = Proposals(address, log, self._job_groups, self._led, settings.grace_ms, self.voters)
         self.wishes = Wishes(log)
-        self.shards = Shards(address, log)
+        self.shards = Shards(address, log, rings)
+        self.swaps = Swaps(address, log, self._last_result)
         self._look_ms = 0
         self._again: set[str] = set()
         """Job groups whose windows are to be made once more: their panes now come from elsewhere."""
@@ -200,6 +203,11 @@ class JobGroups:
 
     def check(self) -> None:
         self.reading.check()
+
+    def _last_result(self, uid: str) -> int | None:
+        """The number of a job's last result, if its master is here."""
+        group = self._job_groups.get(uid)
+        return group.subscribers.published if group is not None and uid in self._led else None
 
     # -- how they come ---------------------------------------------------------------------------------------
 
@@ -406,6 +414,7 @@ class JobGroups:
         found = [*self._give_way(), *self.roots.follow(now_ms), *self.reading.attach(now_ms)]
         found.extend(self._deliver(now_ms))
         self.shards.follow()
+        self.swaps.follow()
         for group in self._changing():
             found.extend(group.refused())
             found.extend(self.advance(group, now_ms))
@@ -447,6 +456,7 @@ class JobGroups:
     def deadline(self, now_ms: int) -> int | None:
         waits = [
             self.shards.deadline(),
+            self.swaps.deadline(),
             *self.reading.deadlines(now_ms),
             *(one.deadline(now_ms) for one in self._delivering()),
         ]
@@ -469,6 +479,7 @@ class JobGroups:
         for outputs in self._delivering():
             found.extend(outputs.advance(now_ms))
         found.extend(self.shards.advance(now_ms))
+        found.extend(self.swaps.advance(voters, now_ms))
         for group in self._changing():
             found.extend(self.advance(group, now_ms))
         again, self._again = self._again, set()

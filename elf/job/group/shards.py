@@ -23,10 +23,11 @@ import msgspec
 from elf.fields import replace
 from elf.job.catalog.log import CatalogLog
 from elf.job.effects import Effect, SaveShard, SaveTable, Send
+from elf.job.events import RingKept
 from elf.job.output import OutputSpec
+from elf.job.ring import PARTS, is_ring, ring_uid
 from elf.job.spec import job_of
 from elf.job.tables import (
-    FIRST,
     ROUND_PAUSE_MS,
     CopyShard,
     Cursor,
@@ -41,6 +42,8 @@ from elf.job.tables import (
     begun,
     cursor,
     cursor_after,
+    first_of,
+    has_all,
     heir_of,
     is_shard,
     is_table,
@@ -76,12 +79,21 @@ class _Shard:
     due_ms: int = 0
     whole: bool = True
     """Whether it has all rows of the table whose place its own takes."""
-    at: Cursor = FIRST
+    at: Cursor = (0, b"")
     part: ShardPart | None = None
     """Those, until it has the results that they have."""
     left: int = 0
     """The first shard that may lack rows, of the table that takes the place of its own."""
+    others: tuple[str, ...] = ()
+    """Of a replica that is none any more, those that are: ``left`` counts them."""
     looked_ms: int = 0
+    tries: int = 0
+    """How often somebody had no rows for it, of those who may have them."""
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it has no rows yet of those that it takes."""
+        return self.kept is None or self.at == first_of(self.kept)
 
     @property
     def uid(self) -> str:
@@ -91,13 +103,17 @@ class _Shard:
 class Shards:
     """Those in the groups that the agent at ``address`` leads."""
 
-    def __init__(self, address: str, log: CatalogLog) -> None:
+    def __init__(self, address: str, log: CatalogLog, rings: Iterable[StoredTable] = ()) -> None:
+        """``rings``: what there is here of tables with a ring."""
         self._address = address
         self._log = log
         self._led: dict[str, dict[str, _Shard]] = {}
         """By group, and by uid."""
         self._asked: dict[int, tuple[_Shard, _Question]] = {}
         self._ids = IDS
+        replicas = list(rings)
+        for group in sorted({one.kept.job for one in replicas}):
+            self.take_up(group, [one for one in replicas if one.kept.job == group])
 
     # -- which there are -------------------------------------------------------------------------------------
 
@@ -107,7 +123,7 @@ class Shards:
         for one in stored:
             uid = one.kept.table
             if is_shard(uid):
-                at = FIRST if one.whole else cursor(one.behind)
+                at = cursor(one.kept, one.behind)
                 self._led[group][uid] = _Shard(
                     group, table_of(uid), shard_place(uid), one.kept, one.number, whole=one.whole, at=at
                 )
@@ -120,15 +136,29 @@ class Shards:
 
     def follow(self) -> None:
         """The log may have other tables."""
+        for spec in self._log.rings.tables():
+            self._led.setdefault(ring_uid(spec.job), {})
         for group, shards in self._led.items():
             for one in self._wanted(group):
                 shards.setdefault(one.uid, one)
 
     def _wanted(self, group: str) -> Iterator[_Shard]:
+        if is_ring(group):
+            yield from self._replicas(group)
+            return
         for spec in filter(is_table, self._log.outputs(job_of(group))):
             for place, home in enumerate(self._log.homes(spec.uid)):
                 if home == group:
                     yield _Shard(group, spec.uid, place)
+
+    def _replicas(self, group: str) -> Iterator[_Shard]:
+        """Those of tables with a ring that are to be here."""
+        rings = self._log.rings
+        for spec in rings.tables():
+            tables = [spec.uid, *([spec.option("of")] if rings.is_changing(spec.uid) else [])]
+            for place in range(PARTS) if spec.job == job_of(group) else ():
+                if self._address in rings.replicas(place):
+                    yield from (_Shard(group, table, place) for table in tables)
 
     def _all(self) -> list[_Shard]:
         return [one for shards in self._led.values() for one in shards.values()]
@@ -153,6 +183,9 @@ class Shards:
 
     def _advance(self, one: _Shard, now_ms: int) -> Iterator[Effect]:
         one.due_ms = now_ms + ASKED_MS
+        if is_ring(one.group):
+            yield from self._advance_replica(one, now_ms)
+            return
         over = self._log.is_dropped(one.of)
         heir = self._heir(one) if over else None
         if one.kept is None:
@@ -168,7 +201,7 @@ class Shards:
             one.looked_ms = now_ms + PAUSE_MS
             yield from self._ask(one, self._look(one, heir))
         elif not one.whole and one.part is None and self._log.is_rekeying_paused(one.of):
-            if one.at == FIRST:
+            if one.is_empty:
                 one.due_ms = now_ms + PAUSE_MS
             else:
                 yield from self._ask(one, self._question(one, one.kept))  # results go on
@@ -178,10 +211,82 @@ class Shards:
                 yield from self._ask(one, self._copy(one, one.kept, homes[one.at[0]]))
             else:
                 one.due_ms = now_ms + PAUSE_MS  # the log has not come to it yet
-        elif one.part is not None and (one.at == FIRST or one.number >= one.part.number):
+        elif one.part is not None and (one.is_empty or one.number >= one.part.number):
             yield from self._joined(one, now_ms)
         else:
             yield from self._ask(one, self._question(one, one.kept))
+
+    # -- those that have no group ----------------------------------------------------------------------------
+
+    def _advance_replica(self, one: _Shard, now_ms: int) -> Iterator[Effect]:
+        """What is due of a replica of a table with a ring: it asks for itself, whoever leads."""
+        spec, there = self._with_ring(one.of), self._log.rings.replicas(one.place)
+        if one.others != there:
+            one.others, one.left = there, 0
+        if one.kept is None:
+            kept = None if spec is None else self._begun_replica(one, spec)
+            if kept is not None:
+                yield SaveTable(kept)
+            elif spec is None:
+                self._led[one.group].pop(one.uid, None)
+        elif self._is_over(one, one.kept, spec):
+            yield SaveTable(replace(one.kept, over=True))
+        elif self._address not in there and now_ms >= one.looked_ms:
+            one.looked_ms = now_ms + PAUSE_MS
+            yield from self._ask_for(one, there[one.left], self._is_whole(one, one.kept))
+        elif one.whole or (one.part is not None and not one.is_empty and one.number < one.part.number):
+            yield from self._ask(one, self._question(one, one.kept))
+        elif one.part is not None:
+            yield from self._joined(one, now_ms)
+        elif self._log.is_rekeying_paused(one.of):
+            one.due_ms = now_ms + PAUSE_MS
+            if not one.is_empty:
+                yield from self._ask(one, self._question(one, one.kept))
+        else:
+            yield from self._ask_for(one, self._source(one, one.kept), self._copy(one, one.kept, one.group))
+
+    def _with_ring(self, uid: str) -> OutputSpec | None:
+        """The table of that uid, or the one that is taking its place."""
+        rings = self._log.rings
+        for spec in rings.tables():
+            if spec.uid == uid or (rings.is_changing(spec.uid) and spec.option("of") == uid):
+                return spec
+        return None
+
+    def _is_over(self, one: _Shard, kept: TableKept, spec: OutputSpec | None) -> bool:
+        """Whether a replica ends: with its table, or as others have its rows; or has to begin anew, as the
+        table is gone from which its rows came."""
+        if spec is None:
+            return self._log.is_dropped(one.of)
+        if self._address not in one.others:
+            return one.left >= len(one.others)
+        return not one.whole and kept.of not in ("", one.of) and not self._log.rings.is_changing(one.of)
+
+    def _begun_replica(self, one: _Shard, spec: OutputSpec) -> TableKept | None:
+        job, rings = self._log.job(spec.job), self._log.rings
+        kept = None if job is None else begun(spec, job.plan)
+        if not isinstance(kept, TableKept):
+            return None
+        if one.of != spec.uid:
+            kept = replace(kept, key=kept.was)
+        if rings.founds(one.of, one.place, self._address):
+            kept = replace(kept, of="", was=())
+        elif one.of != spec.uid or not rings.is_changing(spec.uid):
+            kept = replace(kept, of=one.of, was=kept.key)
+        return replace(kept, job=one.group, table=one.uid)
+
+    def _source(self, one: _Shard, kept: TableKept) -> str:
+        """Whom a replica asks for rows: of a part of another table the replica of its own number, and then
+        the next ones; of its own part the others, and those who had it before."""
+        place, me = one.at[0], self._address
+        there = self._log.rings.ever(one.of, place)
+        own = self._log.rings.replicas(one.place)
+        first = own.index(me) if me in own and kept.of != one.of else 0
+        others = [at for at in there if kept.of != one.of or at != me] or [me]
+        return others[(first + one.tries) % len(others)]
+
+    def _is_whole(self, one: _Shard, kept: TableKept) -> ReadTable:
+        return ReadTable(id=0, origin="", uid=one.group, table=kept.table, rows=False)
 
     def _begun(self, one: _Shard, spec: OutputSpec) -> TableKept | None:
         job = self._log.job(spec.job)
@@ -190,13 +295,18 @@ class Shards:
 
     def _ask(self, one: _Shard, request: _Question) -> Iterator[Effect]:
         """Ask the leader of the group that the question is for."""
-        self._asked = {id_: asked for id_, asked in self._asked.items() if asked[0] is not one}
         leader = self._log.leader(request.uid)
         if leader is not None:
+            yield from self._ask_for(one, leader, request)
+
+    def _ask_for(self, one: _Shard, to: str, request: _Question) -> Iterator[Effect]:
+        self._asked = {id_: asked for id_, asked in self._asked.items() if asked[0] is not one}
+        if to:
+            one.tries += isinstance(request, CopyShard)  # whoever has nothing is asked once
             self._ids += 1
             request = replace(request, id=self._ids, origin=self._address)
             self._asked[self._ids] = one, request
-            yield Send(leader, request)
+            yield Send(to, request)
 
     def _question(self, one: _Shard, kept: TableKept) -> ReadShard:
         upto = 0 if one.part is None else one.part.number
@@ -245,6 +355,7 @@ class Shards:
         elif isinstance(asked, CopyShard) and not answer.error:
             if one.kept is not None and _wants(asked) == (shard_uid(one.kept.of, one.at[0]), one.at[1]):
                 one.part = msgspec.msgpack.decode(answer.body, type=ShardPart)
+                one.tries -= 1  # the same again
                 return self._joined(one, now_ms)
         elif isinstance(asked, ReadShard) and not answer.error:
             said = msgspec.msgpack.decode(answer.body, type=ShardWindows)
@@ -259,7 +370,7 @@ class Shards:
         part = one.part
         if part is None:
             return []
-        if one.at != FIRST and one.number != part.number:
+        if not one.is_empty and one.number != part.number:
             one.part = part if one.number < part.number else None
             one.due_ms = now_ms
             return []
@@ -276,10 +387,10 @@ class Shards:
             if one.number == rows.after:
                 one.number, one.due_ms = rows.upto, now_ms
                 return self._joined(one, now_ms)
-        elif one.at == (rows.place, rows.after) and (one.at == FIRST or one.number == rows.part.number):
+        elif one.at == (rows.place, rows.after) and (one.is_empty or one.number == rows.part.number):
             one.number, one.part, one.due_ms = rows.part.number, None, now_ms + ROUND_PAUSE_MS
             one.at = cursor_after(rows)
-            one.whole = one.at[0] == one.kept.shards
+            one.whole = has_all(one.kept, one.at)
         return []
 
     def kept(self, done: SaveTable, now_ms: int) -> None:
@@ -292,7 +403,22 @@ class Shards:
             del shards[one.uid]
         else:
             one.kept, one.due_ms = done.kept, now_ms
-            one.whole = not done.kept.of
+            one.whole, one.at = not done.kept.of, first_of(done.kept)
+
+    def replica_kept(self, done: RingKept, now_ms: int) -> list[Effect]:
+        """The same of a replica of a table with a ring, or that it has more. What is stored counts: one that
+        was there already stays as it was."""
+        found, stored = list[Effect](), done.stored
+        if isinstance(done.done, SaveShard):
+            found = self.saved(done.done, now_ms)
+        else:
+            self.kept(done.done, now_ms)
+            self.follow()
+        one = None if stored is None else self._led.get(stored.kept.job, {}).get(stored.kept.table)
+        if one is not None and stored is not None:
+            one.kept, one.number, one.whole = stored.kept, stored.number, stored.whole
+            one.at = cursor(stored.kept, stored.behind)
+        return found
 
 
 def _wants(asked: CopyShard) -> tuple[str, bytes]:

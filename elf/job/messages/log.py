@@ -121,6 +121,15 @@ class RekeyingPaused(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     nonces: Nonces = ()
 
 
+class RingSwapped(msgspec.Struct, frozen=True, tag=True, kw_only=True):
+    """This table with a ring has taken the place of the one whose place it takes (protocol 7.21): it is read
+    from here on, and lacks nothing of that with all results up to ``number``."""
+
+    seq: Serial
+    uid: JobUid
+    number: Serial
+
+
 class AggregateAdded(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     """An aggregate of one's own, in place of the one of that name of the same person, if there is one.
     ``JobDropped`` ends it too."""
@@ -240,6 +249,7 @@ LogEntry = (
     | ProgramAdded
     | OutputAdded
     | RekeyingPaused
+    | RingSwapped
     | AggregateAdded
     | JobGroupMoved
     | JobGroupAssigned
@@ -453,6 +463,15 @@ class OffloadRows(Message, frozen=True, kw_only=True, tag=True):
     author: Authorship | None = None
 
 
+class SwapRing(Message, frozen=True, kw_only=True, tag=True):
+    """The master of a table's job, at ``leader``, to a voter, until it sees the entry: see
+    ``RingSwapped``."""
+
+    uid: JobUid
+    number: Serial
+    leader: Address
+
+
 class AddAggregate(Message, frozen=True, kw_only=True, tag=True):
     """The agent that was asked for an aggregate to a voter, until it sees the entry."""
 
@@ -533,6 +552,7 @@ Proposal = (
     | AddOutput
     | PauseRekeying
     | OffloadRows
+    | SwapRing
     | AddAggregate
     | MoveJobGroup
     | AssignJobGroup

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from agents.answering import joining
+from agents.answering import tables as answering
 from agents.answering.shards import Told
 from agents.committing.kept import alike
 from agents.disk import tablerows, tablestore
@@ -16,6 +17,7 @@ from elf.job.effects import CommitWindows, CopyRows, Deliver, Effect, SaveOutput
 from elf.job.group.outputs import Outputs, _Output
 from elf.job.group.reconfiguration import Reconfiguration
 from elf.job.group.shards import Shards, _Shard
+from elf.job.group.swaps import Swaps
 from elf.job.group.tables import Tables
 from elf.job.messages.groups import ReconfigureJob
 from elf.job.ports import Int64s
@@ -121,6 +123,21 @@ def asks_for_rows_while_that_is_paused(patch: pytest.MonkeyPatch) -> None:
             yield from list(advance(shards, one, now_ms))
 
     patch.setattr(Shards, "_advance", advanced)
+
+
+def reads_one_replica(patch: pytest.MonkeyPatch) -> None:
+    """protocol 7.19: a table with a ring is read as the newest of a majority of replicas has it."""
+    patch.setattr(answering, "majority", lambda copies: 1)
+
+
+def begins_replicas_without_rows(patch: pytest.MonkeyPatch) -> None:
+    """protocol 7.20: a replica that comes later gets the rows of another one before it is read."""
+    patch.setattr(tablestore, "opened", lambda schemas, rows: [])
+
+
+def changes_the_key_before_rows_have_come(patch: pytest.MonkeyPatch) -> None:
+    """protocol 7.21: the key changes when a majority of each part's replicas has all rows."""
+    patch.setattr(Swaps, "_is_ready", lambda swaps, one, now_ms: True)
 
 
 def takes_rows_by_the_name_of_their_table(patch: pytest.MonkeyPatch) -> None:
