@@ -46,14 +46,14 @@ class Agreed(NamedTuple):
 
 
 class Lending:
-    """``keeper`` decides for budgets; here is what it needs to know, and what becomes of it. A flow has
-    the higher weight of both."""
+    """``keeper`` decides for budgets; here is what it needs to know, and what becomes of it. ``lags``: how
+    far behind streams are, for promises. A flow has the higher weight of both."""
 
     def __init__(self, context: Context, sender: Sender, budgets: Budgets, up_today: bytes = b"") -> None:
         self._me, self._log = context.me.address, context.log
         self._sender = sender
         self.keeper = BudgetKeeper(budgets, Day.restored(up_today))
-        self._lags: dict[str, Lag] = {}
+        self.lags: dict[str, Lag] = {}
         self._overloads: dict[str, Overload] = {}
         self._spent: dict[str, dict[str, tuple[int, int]]] = {}
         """By stream and flow: µs of CPU, and rows."""
@@ -76,18 +76,7 @@ class Lending:
             weights = self.keeper.look(uses, now_ms)
             self._lent = {uid: weights.get(uid, WHOLE) for uid in installed}
             found += self._bound(memory_bounds(uses, self.keeper.budgets), installed)
-        for stream in self._lags:
-            self._promised(stream, installed)
-        return found + self._changed(installed)
-
-    def behind(self, stream: str, lag: Lag, installed: Mapping[str, str]) -> list[Work]:
-        """A stream of an agent is, or was, so far behind."""
-        self._lags[stream] = lag
-        self._promised(stream, installed)
-        return self._changed(installed)
-
-    def _changed(self, installed: Mapping[str, str]) -> list[Work]:
-        """Tell what has other weights from now on."""
+        self._promised(installed, now_ms)
         late = {uid: one for flows in self._late.values() for uid, one in flows.items()}
         wanted = {
             uid: max(self._lent.get(uid, WHOLE), late.get(uid, WHOLE), key=lambda one: one[0])
@@ -99,7 +88,7 @@ class Lending:
         by_stream: dict[str, list[tuple[str, int, str]]] = defaultdict(list)
         for uid, (weight, whose) in changed.items():
             by_stream[installed[uid]].append((uid, weight, whose))
-        return [Work(stream, SetWeights(tuple(ones))) for stream, ones in by_stream.items()]
+        return found + [Work(stream, SetWeights(tuple(ones))) for stream, ones in by_stream.items()]
 
     def _bound(self, bounds: dict[str, int], installed: Mapping[str, str]) -> list[Work]:
         """Tell what flows may hold in memory from now on, where that is something else."""
@@ -120,30 +109,31 @@ class Lending:
         self._remembered, self._remember_ms = image, now_ms + REMEMBER_MS
         return [SaveFact(TODAY_FACT, image)]
 
-    def _promised(self, stream: str, installed: Mapping[str, str]) -> None:
+    def _promised(self, installed: Mapping[str, str], now_ms: int) -> None:
         """What is left out so that jobs keep what they promise: of all key ranges of a fragment alike, since
         the first one counts the rows of all."""
-        lag, overload = self._lags[stream], self._overloads.setdefault(stream, Overload())
-        flows = {uid: self._agreed(uid) for uid, where in installed.items() if where == stream}
-        promised = sorted((not one.is_able, one.promise) for one in flows.values() if one.promise)
-        tightest = promised[0][1] if promised else NO_PROMISE
-        united = {uid: self._united(uid) for uid in flows}
-        before, taken = self._spent.get(stream, {}), self._sender.taken()
-        spent = {uid: taken.get(uid, (0, 0)) for uid in flows}
-        if overload.is_new(lag):
-            self._spent[stream] = spent
-        loads: dict[str, FlowLoad] = {}
-        for uid, of in united.items():
-            took = zip(spent[uid], before.get(uid, spent[uid]), strict=True)
-            took_us, rows = (max(0, now - then) for now, then in took)
-            load = flows[uid].load(of, took_us / 1000, rows)
-            loads[of] = load.with_another(loads[of]) if of in loads else load
-        weights = overload.look(list(loads.values()), lag)
-        self._late[stream] = {
-            uid: (weights[of], (flows[uid].promise or tightest)[1])
-            for uid, of in united.items()
-            if of in weights
-        }
+        for stream, lag in self.lags.items():
+            overload = self._overloads.setdefault(stream, Overload())
+            if not overload.due(now_ms):
+                continue
+            flows = {uid: self._agreed(uid) for uid, where in installed.items() if where == stream}
+            promised = sorted((not one.is_able, one.promise) for one in flows.values() if one.promise)
+            tightest = promised[0][1] if promised else NO_PROMISE
+            united = {uid: self._united(uid) for uid in flows}
+            before, taken = self._spent.get(stream, {}), self._sender.taken()
+            spent = self._spent[stream] = {uid: taken.get(uid, (0, 0)) for uid in flows}
+            loads: dict[str, FlowLoad] = {}
+            for uid, of in united.items():
+                took = zip(spent[uid], before.get(uid, spent[uid]), strict=True)
+                took_us, rows = (max(0, now - then) for now, then in took)
+                load = flows[uid].load(of, took_us / 1000, rows)
+                loads[of] = load.with_another(loads[of]) if of in loads else load
+            weights = overload.look(list(loads.values()), lag, now_ms)
+            self._late[stream] = {
+                uid: (weights[of], (flows[uid].promise or tightest)[1])
+                for uid, of in united.items()
+                if of in weights
+            }
 
     def _united(self, uid: str) -> str:
         """The same of all key ranges of a fragment."""

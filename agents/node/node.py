@@ -327,8 +327,8 @@ class Node:
                 self.lending.keeper.waited(event.lag_ms, now_ms)
                 return []
             case Lagging():
-                lag = Lag(event.lag_ms, event.busy_ms, event.cpu_ms, now_ms)
-                return list(self.lending.behind(event.stream, lag, self._working.installed))
+                self.lending.lags[event.stream] = Lag(event.lag_ms, event.busy_ms, event.cpu_ms, now_ms)
+                return []
             case RingKept():
                 return list(self.job_groups.shards.replica_kept(event, now_ms))
             case Offloaded():

@@ -56,7 +56,6 @@ from elf.job.commands import (
 from elf.job.messages.inquiries import LookAt, SampleRows, TraceRows
 from elf.planning.latency import POLL_GROWS, POLL_MAX_S, POLL_S
 from elf.planning.lent import AGENT
-from elf.planning.overload import LOOK_MS
 from elf.wire.clients import ArchiveStats
 
 CHUNKS_AHEAD: Final = 4
@@ -80,8 +79,7 @@ LEARNED_AT_ONCE: Final = 200
 """Lines of a file that are remembered when its last ones alone are read."""
 LAG_MS: Final = 50
 """A stream that is behind by less is not behind."""
-IN_TIME_TOLD_EVERY_MS: Final = 1_000
-WEIGHED_TOLD_EVERY_MS: Final = 60_000
+LAG_TOLD_EVERY_MS: Final = 1_000
 ARCHIVE_TOLD_EVERY_MS: Final = 60_000
 """An archive that goes on taking nothing is said so often."""
 
@@ -113,8 +111,6 @@ class _Stream:
     """The least by which its stream task was behind its files since that was told."""
     lag_told_ms: int = 0
     """When that was; 0: it was never behind."""
-    weighed_ms: dict[str, int] = field(default_factory=dict)
-    """When it was last said of a flow that rows of it are left out."""
     idle_ms: int = 0
     """When the stream task was last told that nothing new was read, or had something new."""
     said_ms: int = 0
@@ -242,7 +238,6 @@ class Feeding:
         stream = self._streams[name]
         if isinstance(command, Uninstall):
             self._replaying[name].forget(command.uid)
-            stream.weighed_ms.pop(command.uid, None)
         if isinstance(command, Install) and command.flow.fragment.since_us is not None:
             self._replaying[name].begin(command)
             return
@@ -252,20 +247,13 @@ class Feeding:
         if isinstance(command, DropStragglers):
             self._when_done(future, lambda outcome: self._leapt(name, command, outcome))
         if isinstance(command, SetWeights):
-            self._say_weights(stream, command)
+            for uid, weight, whose in command.weights:
+                if weight > 1:
+                    text = "rows are left out over a budget, others stand for them"
+                    self._log.info(text, stream=name, flow=uid, budget=whose, one_in=weight)
         if isinstance(command, Install):
             self._when_done(future, lambda _: self._log.debug("a flow is computed", flow=command.flow.uid))
         self._when_done(future, lambda outcome: self._worked(stream, type(command).__name__, outcome))
-
-    def _say_weights(self, stream: _Stream, command: SetWeights) -> None:
-        """They may change several times a second: of a flow it is said once a minute."""
-        name, now_ms = stream.task.facts.stream, self._now_ms()
-        for uid, weight, whose in command.weights:
-            told_ms = stream.weighed_ms.get(uid, -WEIGHED_TOLD_EVERY_MS)
-            if weight > 1 and now_ms - told_ms >= WEIGHED_TOLD_EVERY_MS:
-                stream.weighed_ms[uid] = now_ms
-                text = "rows are left out over a budget, others stand for them"
-                self._log.info(text, stream=name, flow=uid, budget=whose, one_in=weight)
 
     def _leapt(self, name: str, command: DropStragglers, outcome: Outcome) -> None:
         """Rows were lost by what their job says: that is told where they were read."""
@@ -560,17 +548,17 @@ class Feeding:
         self._worked(stream, "Feed", outcome)
 
     def _lags(self, stream: _Stream, lag_ms: int, now_ms: int) -> None:
-        """Who weighs what flows of a stream take is told how far behind it is, once it was. That is the
-        least since it was told: a chunk that ends panes takes long, and those behind it wait for it, also
+        """Who weighs what flows of a stream take is told each second how far behind it is, once it was. That
+        is the least of a second: a chunk that ends panes takes long, and those behind it wait for it, also
         where there is time enough for all."""
         if not stream.lag_told_ms and lag_ms < LAG_MS:
             return
         lag_ms = lag_ms if stream.lag_ms is None else min(lag_ms, stream.lag_ms)
         stream.lag_ms = lag_ms
-        lag_ms = lag_ms if lag_ms >= LAG_MS else 0
-        if now_ms - stream.lag_told_ms >= (LOOK_MS if lag_ms else IN_TIME_TOLD_EVERY_MS):
+        if now_ms - stream.lag_told_ms >= LAG_TOLD_EVERY_MS:
             stream.lag_ms, stream.lag_told_ms = None, now_ms
             task = stream.task
+            lag_ms = lag_ms if lag_ms >= LAG_MS else 0
             self._tell(was.Lagging(task.facts.stream, lag_ms, task.busy_us // 1000, task.cpu_us // 1000))
 
     def _tell_problems(self, stream: _Stream) -> None:

@@ -34,6 +34,7 @@ SLICE_MS: Final = 20.0
 WAITING_ROWS: Final = 100_000
 """Of all flows together."""
 LAG_MS: Final = 50.0
+TOLD_MS: Final = 1_000
 
 
 class Flow(msgspec.Struct, frozen=True):
@@ -46,7 +47,7 @@ class Load(msgspec.Struct, frozen=True):
 
     flows: tuple[Flow, ...]
     shape: tuple[float, ...]
-    secs: int = 60
+    secs: int = 120
 
     @property
     def line_ms(self) -> float:
@@ -122,8 +123,9 @@ class Weights:
 
     def __init__(self, run: Run) -> None:
         self._run, self._overload = run, Overload()
-        self._looked = 0.0
+        self._looked = self._told = 0.0
         self._least = float("inf")
+        self._lag = Lag(0.0)
         self._before: list[tuple[float, int]] = [(0.0, 0)] * len(run.load.flows)
 
     def of(self, flow: int) -> int:
@@ -132,16 +134,19 @@ class Weights:
     def see(self, lag: float, within: Callable[[Flow], float]) -> None:
         run = self._run
         self._least = min(self._least, lag)
+        if run.now - self._told >= TOLD_MS:
+            least = self._least if self._least >= LAG_MS else 0.0
+            self._lag = Lag(least, run.busy, run.busy, int(run.now))
+            self._told, self._least = run.now, float("inf")
         if run.now - self._looked < LOOK_MS:
             return
-        least, self._least = self._least if self._least >= LAG_MS else 0.0, float("inf")
         self._looked, now = run.now, list(zip(run.spent, run.given, strict=True))
         loads = [
             FlowLoad(str(n), cpu - cpu0, within(run.load.flows[n]), rows=rows - rows0)
             for n, ((cpu, rows), (cpu0, rows0)) in enumerate(zip(now, self._before, strict=True))
         ]
         self._before = now
-        self._overload.look(loads, Lag(least, run.busy, run.busy, int(run.now)))
+        self._overload.look(loads, self._lag, int(run.now))
 
 
 def by_weights(load: Load) -> Run:

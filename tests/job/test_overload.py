@@ -29,13 +29,9 @@ WHOSE = "the promise of job me/job"
 def overloaded(agent: SimAgent, monkeypatch: pytest.MonkeyPatch, **ppt: int) -> None:
     """From now on flows take so many thousandths of all time, and the stream falls behind."""
     sender, began = agent.node.sender, agent.now_ms
-    taken = sender.taken
-
-    def made_up() -> dict[str, tuple[int, int]]:
-        took_us = {uid: part * (agent.now_ms - began) for uid, part in ppt.items()}
-        return {uid: (took_us.get(uid, us), rows) for uid, (us, rows) in taken().items()}
-
-    monkeypatch.setattr(sender, "taken", made_up)
+    monkeypatch.setattr(
+        sender, "spent", lambda: {uid: part * (agent.now_ms - began) for uid, part in ppt.items()}
+    )
 
     def tell(lag_ms: int) -> None:
         if lag_ms <= 20_000:

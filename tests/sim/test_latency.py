@@ -71,7 +71,7 @@ def test_the_highest_rate_and_the_setting_that_carries_it() -> None:
 
 def test_flows_with_one_promise_lose_little_by_weights_and_others_more_than_by_deadlines() -> None:
     for times, least in ((1.4, 0.9), (1.8, 0.8)):
-        found = mixed.compared(mixed.Load(mixed.MIXES["alike"], (times,), secs=30))
+        found = mixed.compared(mixed.Load(mixed.MIXES["alike"], (times,)))
         assert least <= found["weights"] <= 1.0
         assert found["cost-aware"] <= 1.0
     unlike = mixed.compared(mixed.Load(mixed.MIXES["Python within 5 s"], (1.4,), secs=30))

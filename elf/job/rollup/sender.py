@@ -434,13 +434,9 @@ class Sender:
         }
 
     def taken(self) -> dict[str, tuple[int, int]]:
-        """What rows have taken of that before their panes are sealed, and how many the flow was given (of key
-        ranges the first one's), by flow."""
-        tasks = {uid: line.task for uid, line in self._lines.items() if line.task}
-        return {
-            uid: (task.get("map_us", 0) + task.get("tree_us", 0), task.get("rows", 0))
-            for uid, task in tasks.items()
-        }
+        """The same, and the rows that the flow was given (of key ranges the first one's), by flow."""
+        rows = {uid: line.task.get("rows", 0) for uid, line in self._lines.items() if line.task}
+        return {uid: (us, rows.get(uid, 0)) for uid, us in self.spent().items()}
 
     def held(self) -> dict[str, tuple[int, int, int, int]]:
         """Bytes of each flow: that stream tasks hold in memory, that can only be there, that they have put on
