@@ -101,7 +101,9 @@ def test_every_message_survives(message: Message) -> None:
 @settings(max_examples=8, deadline=None)
 def test_no_type_is_left_out(cls: type[Message], data: st.DataObject) -> None:
     message = data.draw(STRATEGIES[cls])
-    assert read(sent(message)) == message
+    frames = sent(message)
+    again = read(frames)
+    assert again == message or sent(again) == frames, "what is no number is not equal to itself"
 
 
 class _Heard(World):

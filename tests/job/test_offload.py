@@ -26,9 +26,9 @@ SIZE_US = 2 * SECOND
 MAPPED, HELPER = 2, 1
 
 
-def fleet() -> tuple[World, JobSpec]:
+def fleet(seed: int = 7) -> tuple[World, JobSpec]:
     """Three agents with a job, which have read lines for a while and go on so."""
-    world = World(7, 3, ledger=Ledger(), checking=False)
+    world = World(seed, 3, ledger=Ledger(), checking=False)
     world.start_all(world.agents)
     for agent in world.agents:
         world.write(agent, world.now + 60_000, rate_ms=250)

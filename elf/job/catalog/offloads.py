@@ -20,15 +20,21 @@ class Offloads:
     def __init__(self) -> None:
         self._last: dict[tuple[str, str], RowsOffloaded] = {}
         self._all: deque[RowsOffloaded] = deque(maxlen=KEPT)
+        self._agents: set[str] = set()
 
     def add(self, entry: RowsOffloaded) -> None:
         self._last[entry.uid, entry.agent_id] = entry
         self._all.append(entry)
+        self._agents.add(entry.agent_id)
 
     def forget(self, job: str) -> None:
         """A job is over; what was said of it is shown for a while."""
         for key in [key for key in self._last if key[0] == job]:
             del self._last[key]
+
+    def names(self, agent_id: str) -> bool:
+        """Whether rows of that agent were ever to be mapped elsewhere."""
+        return agent_id in self._agents
 
     def helper(self, job: str, agent_id: str) -> str:
         """Where the rows of a job on an agent are mapped; empty: on the agent itself."""
