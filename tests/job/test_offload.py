@@ -118,11 +118,18 @@ def test_a_helper_maps_the_rows_of_an_agent_and_gives_them_back() -> None:
 )
 def test_what_goes_wrong_without_a_rule_is_seen(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
     plant(monkeypatch)
-    world, spec = fleet()
-    world.doubles = 0.5
-    storm(world, spec)
-    with pytest.raises(AssertionError):
-        all_right(world)
+
+    def is_seen(seed: int) -> bool:
+        world, spec = fleet(seed)
+        world.doubles = 0.5
+        storm(world, spec)
+        try:
+            all_right(world)
+        except AssertionError:
+            return True
+        return False
+
+    assert any(is_seen(seed) for seed in (2, 4, 10)), "not each storm has a row that is late for it"
 
 
 def test_the_same_with_messages_that_come_twice_and_get_lost() -> None:
