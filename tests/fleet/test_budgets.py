@@ -86,10 +86,10 @@ def _check(fleet: Fleet, window: Window, start: int, truth: dict[str, int], othe
 async def test_who_is_over_a_budget_gets_no_new_job_there(guests: Fleet) -> None:
     client = await connected(guests, 1)
     guests.begin_writing()
-    await create(client)
     ada = await elf.client.connect(guests.agents[1].address, cluster="test", creator="ada").open()
     query = "SELECT product, COUNT(*) AS n FROM clicks GROUP BY product WINDOWING 2 SECONDS"
-    await ada.sql(f"CREATE JOB mine AS {query}")
+    await ada.sql(f"CREATE JOB mine AS {query}")  # before another one tells what it costs
+    await create(client)
 
     async def refused() -> str:
         try:
