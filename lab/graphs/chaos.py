@@ -113,7 +113,7 @@ class _Host:
         fleet, seat = self.fleet, self._seat
         return Place(seat.at, fleet.now_ms, seat.name == MASTER, "" if seat.name == MASTER else fleet.at)
 
-    def send_to(self, node: str, message: object, tree: int) -> None:
+    def send_to(self, node: str, message: object, tree: int, *, at_once: bool = False) -> None:
         fleet, seat = self.fleet, self._seat
         is_masters = node == masters_name(1) or (node == fleet.at and seat.name != MASTER)
         to = MASTER if is_masters else node

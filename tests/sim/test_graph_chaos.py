@@ -219,7 +219,7 @@ def sends() -> Iterator[list[int]]:
     sizes = list[int]()
     send = chaos._Host.send_to
 
-    def measured(host: chaos._Host, node: str, message: object, tree: int) -> None:
+    def measured(host: chaos._Host, node: str, message: object, tree: int, **how: bool) -> None:
         send(host, node, message, tree)
         sizes.append(len(next(reversed(host._seat.waiting.values()))[1]))
 
@@ -257,7 +257,7 @@ def test_an_answer_that_cannot_be_sent_is_told(monkeypatch: pytest.MonkeyPatch) 
     fleet = begun(Hang, 3, 2)
     send = chaos._Host.send_to
 
-    def bounded(host: chaos._Host, node: str, message: Any, tree: int) -> None:
+    def bounded(host: chaos._Host, node: str, message: Any, tree: int, **how: bool) -> None:
         if message["graph"] == "answer":
             raise JobError("a message of 5000000 bytes")
         send(host, node, message, tree)
