@@ -280,13 +280,14 @@ class Working:
     def _offloaded(self) -> list[Work]:
         """What the log says of who maps our rows. It follows from the log, so stream tasks are told anew
         after a restart; but for those of an agent of which that was never said."""
+        if not self._log.offloads.names(self._me.agent_id):
+            return []
         flows: dict[str, tuple[str, ...]] = dict.fromkeys(self._streams, ())
         for uid in sorted(self._running):
             stream = self._running[uid].fragment.stream
             if stream in flows and self.helper_of(uid):
                 flows[stream] = (*flows[stream], uid)
-        before = None if self._log.offloads.names(self._me.agent_id) else ()
-        changed = [stream for stream, uids in flows.items() if self._helped.get(stream, before) != uids]
+        changed = [stream for stream, uids in flows.items() if self._helped.get(stream) != uids]
         self._helped = flows
         return [Work(stream, SetOffloaded(flows[stream])) for stream in changed]
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
 from typing import Final
 
 import pyarrow as pa
@@ -17,18 +18,30 @@ from agents.archive.partitions import ArchiveError, Target
 from agents.archive.shelf import Shelf
 from agents.formats import get_format
 from agents.tasks import archive
-from agents.tasks.offloading import ROWS_MAX, NoHelp, mapped_for
 from agents.tasks.ownarchive import SAME, OwnArchive
+from agents.tasks.past import Archived, Pasts
 from agents.tasks.streams import FunctionsAt, StreamEngine
-from elf.errors import ElfBug
+from elf.errors import ElfBug, ElfError
+from elf.fields import replace
+from elf.job.checkpoint import FlowCheckpoint, StreamCheckpoint
+from elf.job.commands import Replay
 from elf.job.effects import Help
 from elf.job.events import Helped
-from elf.job.messages.helping import RowsMapped, RowsNotMapped
-from elf.job.offload import Archive
+from elf.job.messages.helping import MapRows, RowsMapped, RowsNotMapped
+from elf.job.offload import Archive, why_not
+from elf.job.ports import Engine
+from elf.job.spec import START_OF_TIME, Flow
+from elf.job.worker.stream import LONG_AGO, StreamWorker, WorkerSettings
 
+ROWS_MAX: Final = 65_536
+"""Rows that are mapped for one answer, about."""
 WAITING_MAX: Final = 64
 """Requests that wait for their turn; others are to come again."""
 Key = tuple[str, str, int]
+
+
+class NoHelp(ElfError):
+    """Rows of another agent cannot be mapped here (yet)."""
 
 
 class Helping:
@@ -44,8 +57,6 @@ class Helping:
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="help")
         self._under_way = dict[Key, Future[Helped]]()
         self._lock = threading.Lock()
-        self.rows = 0
-        """Mapped for others since the start."""
 
     def submit(self, effect: Help) -> Future[Helped]:
         """On the thread, in its turn. Never fails on what is in files, or in functions."""
@@ -73,7 +84,6 @@ class Helping:
             return _not(effect, str(error), again=True)
         except Exception as error:  # what ends another agent must not end this one
             return _not(effect, str(error) or repr(error))
-        self.rows += answer.mapped.rows
         return Helped(effect.to, answer)
 
     def _answer(self, effect: Help) -> RowsMapped:
@@ -91,6 +101,53 @@ class Helping:
         return mapped_for(
             asked, effect.flow, OwnArchive(_Shelved(shelf, about, past.until)), engine, self._rows_max
         )
+
+
+def mapped_for(asked: MapRows, flow: Flow, archive: Archived, engine: Engine, rows_max: int) -> RowsMapped:
+    """The answer of a helper: the next rows of the round. Raises ``ArchiveError`` and ``NoHelp``."""
+    wanted = asked.wanted
+    if why := why_not(flow.fragment):
+        raise NoHelp(why)
+    settings = WorkerSettings(
+        finite=True,
+        future_us=None,
+        lateness_us=wanted.lateness_us,
+        since_us=wanted.since_us,
+        checkpoint_ms=1 << 60,
+        name=wanted.name,
+        labels=wanted.labels,
+        traces=True,
+    )
+    at = wanted.stand
+    begun = FlowCheckpoint(
+        flow,
+        live_from=at.live_from,
+        sealed=at.sealed,
+        applied=(),
+        tree=b"",
+        counters=b"",
+        leapt=at.leapt,
+        since=at.since,
+        past=replace(wanted.past, ceiling=START_OF_TIME),  # it seals nothing
+    )
+    worker = StreamWorker(asked.stream, settings, engine, StreamCheckpoint(LONG_AGO, (), (begun,)))
+    with closing(worker):
+        pasts = Pasts(worker, archive, rows_max)
+        past = worker.states()[flow.uid].past
+        assert past is not None
+        found = pasts.slice_of(flow, past)
+        replay = Replay(flow.uid, found.records, found.past, 0, found.holes, until_us=wanted.until_us)
+        outcome = worker.handle(replay)
+        mapped = worker.states()[flow.uid].taken()
+        failed = next((why for uid, why in outcome.failed if uid == flow.uid), mapped.failed)
+    return RowsMapped(
+        flow=flow.uid,
+        number=wanted.number,
+        asked=wanted.past,
+        stand=wanted.stand,
+        past=found.past,
+        mapped=replace(mapped, failed=failed),
+    )
 
 
 class _Shelved:

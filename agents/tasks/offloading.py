@@ -5,14 +5,13 @@ A round ends where rolls are closed and shipped, and seals what a live flow had 
 was closed: a *mark*. Who does not answer for ``PATIENCE_MS``, or says that it cannot, is not asked again for
 ``REST_MS``: meanwhile the flow reads its past here (``agents.tasks.past``), and goes on with live lines.
 
-``Helping`` is the other side. It keeps nothing: what it is asked twice it does twice.
+``agents.tasks.helping`` is the other side.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -21,28 +20,21 @@ from elf.aggregates import normalise
 from elf.batch import WRONG, decode
 from elf.errors import ElfError
 from elf.fields import replace
-from elf.job.checkpoint import FlowCheckpoint, StreamCheckpoint
+from elf.job.checkpoint import StreamCheckpoint
 from elf.job.commands import Command, GoOver, Replay
-from elf.job.messages.helping import MapRows, RowsMapped, RowsNotMapped
+from elf.job.messages.helping import RowsMapped, RowsNotMapped
 from elf.job.offload import RowsWanted, why_not
 from elf.job.past import END_OF_TIME, Past
-from elf.job.ports import Engine
 from elf.job.spec import START_OF_TIME, Flow
 from elf.job.worker.flowstate import FlowState
-from elf.job.worker.stream import LONG_AGO, StreamWorker, WorkerSettings
+from elf.job.worker.stream import StreamWorker
 from elf.ql.plan import Fragment
 
 PATIENCE_MS: Final = 60_000
 AGAIN_MS: Final = 5_000
 """What is not answered is asked for again, since messages get lost."""
 REST_MS: Final = 60_000
-ROWS_MAX: Final = 65_536
-"""Rows that a helper maps for one answer, about."""
 _MARKS_MAX: Final = 4_096
-
-
-class NoHelp(ElfError):
-    """Rows of another agent cannot be mapped here (yet)."""
 
 
 @dataclass(frozen=True)
@@ -265,53 +257,6 @@ def _unfit(fragment: Fragment, answer: RowsMapped, now: Past) -> str:
 
 def positions_needed(checkpoint: StreamCheckpoint) -> int | None:
     """From which position on a helper has still to read what was archived, as of a checkpoint (None: no
-    helper has): retention leaves it (protocol 13.9)."""
+    helper has): retention leaves it (protocol 13.10)."""
     over = (one.past for one in checkpoint.flows if one.flow.fragment.since_us is None)
     return min((past.position for past in over if past is not None), default=None)
-
-
-def mapped_for(asked: MapRows, flow: Flow, archive: Archived, engine: Engine, rows_max: int) -> RowsMapped:
-    """The answer of a helper: the next rows of the round. Raises ``ArchiveError`` and ``NoHelp``."""
-    wanted = asked.wanted
-    if why := why_not(flow.fragment):
-        raise NoHelp(why)
-    settings = WorkerSettings(
-        finite=True,
-        future_us=None,
-        lateness_us=wanted.lateness_us,
-        since_us=wanted.since_us,
-        checkpoint_ms=1 << 60,
-        name=wanted.name,
-        labels=wanted.labels,
-        traces=True,
-    )
-    at = wanted.stand
-    begun = FlowCheckpoint(
-        flow,
-        live_from=at.live_from,
-        sealed=at.sealed,
-        applied=(),
-        tree=b"",
-        counters=b"",
-        leapt=at.leapt,
-        since=at.since,
-        past=replace(wanted.past, ceiling=START_OF_TIME),  # it seals nothing
-    )
-    worker = StreamWorker(asked.stream, settings, engine, StreamCheckpoint(LONG_AGO, (), (begun,)))
-    with closing(worker):
-        pasts = Pasts(worker, archive, rows_max)
-        past = worker.states()[flow.uid].past
-        assert past is not None
-        found = pasts.slice_of(flow, past)
-        replay = Replay(flow.uid, found.records, found.past, 0, found.holes, until_us=wanted.until_us)
-        outcome = worker.handle(replay)
-        mapped = worker.states()[flow.uid].taken()
-        failed = next((why for uid, why in outcome.failed if uid == flow.uid), mapped.failed)
-    return RowsMapped(
-        flow=flow.uid,
-        number=wanted.number,
-        asked=wanted.past,
-        stand=wanted.stand,
-        past=found.past,
-        mapped=replace(mapped, failed=failed),
-    )

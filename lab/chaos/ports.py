@@ -16,7 +16,7 @@ from agents.committing.panecommits import Merge
 from agents.disk.store import Store
 from agents.ports import Queue
 from agents.tasks.aggregating import merging
-from agents.tasks.offloading import mapped_for
+from agents.tasks.helping import mapped_for
 from agents.tasks.streams import Call
 from elf.errors import ElfBug
 from elf.fields import replace

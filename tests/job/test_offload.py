@@ -16,22 +16,18 @@ from elf.job.past import Past
 from elf.job.spec import JobSpec
 from elf.wire.base import Message
 from lab.chaos.agent import SimAgent
-from lab.chaos.engine import SECOND, STREAM, plan
-from lab.chaos.ledger import Ledger, windows_of
+from lab.chaos.engine import STREAM, plan
 from lab.chaos.world import World
 from tests.chaos import plants
 from tests.chaos.plants import Plant
+from tests.support.archived_fleet import SIZE_US, told, truth, writing
 
-SIZE_US = 2 * SECOND
 MAPPED, HELPER = 2, 1
 
 
 def fleet(seed: int = 7) -> tuple[World, JobSpec]:
     """Three agents with a job, which have read lines for a while and go on so."""
-    world = World(seed, 3, ledger=Ledger(), checking=False)
-    world.start_all(world.agents)
-    for agent in world.agents:
-        world.write(agent, world.now + 60_000, rate_ms=250)
+    world = writing(seed)
     world.submit(0, plan(2), "counted")
     world.run(6_000)
     return world, world.active("counted")
@@ -49,23 +45,6 @@ def offload(world: World, spec: JobSpec, helper: SimAgent | None) -> None:
 
 def is_over(world: World) -> bool:
     return any(state.is_over for state in world.agents[MAPPED].worker.states().values())
-
-
-def told(world: World) -> dict[int, tuple[Counter[str], dict[str, object]]]:
-    """(rows, status) of the last revision of each window, by its start (µs)."""
-    (spec,) = world.longest().jobs()  # type: ignore[union-attr]
-    found: dict[int, tuple[Counter[str], dict[str, object]]] = {}
-    for row in world.leader(spec).store.windows(spec.uid, -(1 << 62), 1 << 62):
-        for span, status, counts in windows_of(row):
-            before = found.get(span[0])
-            if before is None or int(str(before[1]["revision"])) <= int(str(status["revision"])):
-                found[span[0]] = counts, dict(status)
-    return found
-
-
-def truth(world: World, start_us: int) -> Counter[str]:
-    rows = (row for agent in world.agents for row in agent.log.rows)
-    return Counter(key for ts, key in rows if start_us <= ts < start_us + SIZE_US)
 
 
 def all_right(world: World) -> dict[int, dict[str, object]]:

@@ -3,48 +3,25 @@ wait for."""
 
 from __future__ import annotations
 
-from collections import Counter
-
 from elf.fields import replace
 from elf.job.messages.rollup import FlowProgress
 from elf.job.rollup.presence import Presence
 from lab.chaos.engine import SECOND, plan
 from lab.chaos.jobs import since
-from lab.chaos.ledger import Ledger, windows_of
+from lab.chaos.ledger import Ledger
 from lab.chaos.world import World
-
-SIZE_US = 2 * SECOND
+from tests.support.archived_fleet import SIZE_US, told, truth, writing
 
 
 def archived() -> World:
     """A fleet that has read lines for a while, and goes on so."""
-    world = World(7, 3, ledger=Ledger(), checking=False)
-    world.start_all(world.agents)
-    for agent in world.agents:
-        world.write(agent, world.now + 60_000, rate_ms=250)
+    world = writing()
     world.run(12_000)
     return world
 
 
 def begin(world: World, back_ms: int) -> None:
     world.submit(1, since(plan(2), 1_000 * (world.now - back_ms)), "past")
-
-
-def told(world: World) -> dict[int, tuple[Counter[str], dict[str, object]]]:
-    """(rows, status) of the last revision of each window, by its start (µs)."""
-    (spec,) = world.longest().jobs()  # type: ignore[union-attr]
-    found: dict[int, tuple[Counter[str], dict[str, object]]] = {}
-    for row in world.leader(spec).store.windows(spec.uid, -(1 << 62), 1 << 62):
-        for span, status, counts in windows_of(row):
-            before = found.get(span[0])
-            if before is None or int(str(before[1]["revision"])) <= int(str(status["revision"])):
-                found[span[0]] = counts, dict(status)
-    return found
-
-
-def truth(world: World, start_us: int) -> Counter[str]:
-    rows = (row for agent in world.agents for row in agent.log.rows)
-    return Counter(key for ts, key in rows if start_us <= ts < start_us + SIZE_US)
 
 
 def test_windows_of_the_past_and_of_now_are_one_row_of_windows() -> None:

@@ -260,8 +260,8 @@ def test_rows_of_small_chunks_are_mapped_together_and_wait_in_the_cut() -> None:
     assert counts == {1: Counter(c=16), 2: Counter(d=GATHERED_ROWS)}
 
 
-def test_rows_that_wait_for_the_map_are_as_many_as_are_worth_it_and_few_in_the_checkpoint() -> None:
-    mapped: list[int] = []
+def telling(mapped: list[int]) -> PyEngine:
+    """Says how many rows come to its map at once."""
 
     class Mapper(PyMapper):
         def run(self, rows: pa.Table) -> pa.Table:
@@ -272,13 +272,19 @@ def test_rows_that_wait_for_the_map_are_as_many_as_are_worth_it_and_few_in_the_c
         def mapper(self, fragment: Fragment) -> PyMapper:
             return Mapper()
 
+    return Engine()
+
+
+def test_rows_that_wait_for_the_map_are_as_many_as_are_worth_it_and_few_in_the_checkpoint() -> None:
+    mapped: list[int] = []
+
     def fed(worker: StreamWorker, rows: int, times: int, keys: str = "a") -> None:
         for _ in range(times):
             worker.handle(Feed(chunk([(SECOND, keys)] * rows, sum(fed_rows)), 0))
             fed_rows.append(rows)
 
     fed_rows: list[int] = []
-    worker = StreamWorker("s", SETTINGS, Engine())
+    worker = StreamWorker("s", SETTINGS, telling(mapped))
     worker.handle(Install(FLOW))
     fed(worker, 16, 1)  # seals what is before it
     worker.handle(Idle(0))
@@ -300,16 +306,7 @@ def test_rows_of_a_dear_map_do_not_wait_for_the_end_of_their_pane() -> None:
     """It would come that much later, and what waits behind it."""
     mapped: list[int] = []
 
-    class Mapper(PyMapper):
-        def run(self, rows: pa.Table) -> pa.Table:
-            mapped.append(rows.num_rows)
-            return super().run(rows)
-
-    class Engine(PyEngine):
-        def mapper(self, fragment: Fragment) -> PyMapper:
-            return Mapper()
-
-    worker = StreamWorker("s", SETTINGS, Engine(), cpu_us=lambda: 100 * sum(mapped))
+    worker = StreamWorker("s", SETTINGS, telling(mapped), cpu_us=lambda: 100 * sum(mapped))
     worker.handle(Install(FLOW))
     for number in range(12):
         worker.handle(Feed(chunk([(SECOND, "a")] * 100, 100 * number), 0))
