@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from agents.answering.asks import Ask, offload
 from agents.answering.past import moment
-from agents.answering.tables import Tables
+from agents.answering.tablereads import TableReads
 from elf.batch import NO_CAST, decode, encode
 from elf.client.past import joined
 from elf.errors import UserError
@@ -40,7 +40,7 @@ _GO_ON: Final = (Landmark, Session, Counted)
 class Joining:
     """At one agent."""
 
-    def __init__(self, tables: Tables) -> None:
+    def __init__(self, tables: TableReads) -> None:
         self._tables = tables
         self.renewing: Callable[[Definition, Mapping[str, Table]], Definition | None] = renewed
         """What becomes of a definition with these rows of its tables."""

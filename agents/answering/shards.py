@@ -1,5 +1,5 @@
 """Which parts of a table a question is for, and what their answers come to (``elf.job.tables``): pure
-functions, as ``agents.answering.tables`` needs them."""
+functions, as ``agents.answering.tablereads`` needs them."""
 
 from __future__ import annotations
 

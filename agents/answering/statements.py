@@ -51,6 +51,7 @@ from agents.answering.routing import Mode, Routing
 from agents.answering.scaling import Scaling
 from agents.answering.sharing import Instead
 from agents.answering.submissions import Submissions, described, program_row
+from agents.answering.tablereads import TableReads
 from agents.answering.tables import Tables
 from agents.answering.tapping import Tapping
 from agents.answering.tracing import Tracing
@@ -130,8 +131,9 @@ class Statements:
         self._fleet = fleet
         self._job_groups = job_groups
         self.masters = Masters(log, fleet)
-        self._tables = Tables(log, fleet, self.masters, me.address, holds)
-        self.joining = Joining(self._tables)
+        self._table_reads = TableReads(log, fleet, self.masters, me.address, holds)
+        self._tables = Tables(log, fleet, self.masters, self._table_reads)
+        self.joining = Joining(self._table_reads)
         self.planning = Planning(log, fleet, self.masters, self.joining)
         self.creators = Creators(log, quotas, self.budgets)
         self._changes = Changes(log, self.masters, self.planning, self.creators, fleet)
@@ -184,7 +186,7 @@ class Statements:
     ) -> Generator[list[Ask], list[Answer], list[statements.Statement]]:
         """The statements of a text. A short one is read at once: beside the loop it would wait for plans. The
         first one loads the parser, there."""
-        read = partial(_parsed, text, who, self._tables.names())
+        read = partial(_parsed, text, who, self._table_reads.names())
         if self._has_read and len(text) <= SHORT_CHARS:
             return read()
         parsed = yield from offload(read)
@@ -492,7 +494,7 @@ class Statements:
             return statement.kind or "stream"
         found = (self._log.find_job(name, asked.creator), self._log.find_program(name, asked.creator))
         own = any(one is not None and one.creator == asked.creator for one in found)
-        return "table" if name in self._tables.names() and not own else "job"
+        return "table" if name in self._table_reads.names() and not own else "job"
 
     def _describe(self, asked: Execute, statement: statements.Describe) -> Procedure:
         name, kind = statement.name, self._described(asked, statement)

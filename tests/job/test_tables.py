@@ -37,9 +37,9 @@ def test_an_answer_that_another_one_has_overtaken_is_asked_for_again() -> None:
     world.run(2_000)
     node = world.agents[2].node
     (table,) = node.log.outputs()
-    tables = node.clients.statements._tables
-    (part,) = tables._parts(table)
-    early, late = tables._read(part), tables._read(part)
+    tables = node.clients.statements._table_reads
+    (part,) = tables.parts(table)
+    early, late = tables.read(part), tables.read(part)
     (asked,), _ = next(early), next(late)
     assert isinstance(asked, ToAddress)
     assert isinstance(asked.request, ReadTable)
@@ -69,7 +69,7 @@ def test_rows_in_portions_are_read_anew_where_they_get_another_key_meanwhile() -
     world.run(2_000)
     node = world.agents[2].node
     (table,) = node.log.outputs()
-    gathering = node.clients.statements._tables.gathered(table, anywhere=False)
+    gathering = node.clients.statements._table_reads.gathered(table, anywhere=False)
     (asked,) = next(gathering)
     assert isinstance(asked, ToAddress)
     assert isinstance(asked.request, ReadTable)
@@ -101,10 +101,10 @@ def test_who_asks_for_a_table_whose_place_another_one_takes_is_answered_by_that_
     said(world, 2, CREATE)
     world.run(2_000)
     node = world.agents[2].node
-    tables = node.clients.statements._tables
+    tables = node.clients.statements._table_reads
     (table,) = node.log.outputs()
-    (part,) = tables._parts(table)
-    asking = tables._read(part)
+    (part,) = tables.parts(table)
+    asking = tables.read(part)
     (asked,) = next(asking)
     assert isinstance(asked, ToAddress)
     assert isinstance(asked.request, ReadTable)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from agents.answering import joining
-from agents.answering import tables as answering
+from agents.answering import tablereads as answering
 from agents.answering.shards import Told
 from agents.committing.kept import alike
 from agents.disk import tablerows, tablestore
