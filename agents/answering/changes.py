@@ -219,6 +219,8 @@ class Changes:
         if self._log.offloads.helper(spec.uid, agent_id) == helper:
             who = statement.helper or f"{statement.agent} itself"
             raise UserError(f"job {name}: {who} maps its rows on {statement.agent} already")
+        if helper and helper not in (yield from self._fleet.present([helper])):
+            raise UserError(f"no agent answers at {helper}: start it first, or name another one")
         author = yield from offload(partial(author_of, asked, statement))
         proposal = OffloadRows(uid=spec.uid, agent_id=agent_id, helper=helper, at_ms=now_ms, author=author)
 

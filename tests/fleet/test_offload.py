@@ -86,7 +86,10 @@ async def test_a_helper_maps_what_a_web_server_has_archived(helped: Fleet, tmp_p
             return sum(int(str(one.status["archived"])) > 0 for one in windows.values())
 
         helper = helped.agents[2].address
-        said = await client.sql(f"ALTER JOB heavy OFFLOAD 'web-1' TO '{helper}'")
+        with pytest.raises(UserError, match=r"no agent answers at 127\.0\.0\.1:1: start it first"):
+            await client.sql("ALTER JOB heavy OFFLOAD 'web-1' TO '127.0.0.1:1'")
+        moved = f"ALTER JOB heavy OFFLOAD 'web-1' TO '{helper}'"
+        said = await eventually(lambda: client.sql(moved), "it has joined", 60, despite=(UserError,))
         assert f"{helper} maps the rows of web-1, from its archive: windows come later" in said.text
         await eventually(lambda: archived() >= 3, "windows with rows that the helper has mapped", 90)
         described = facts_of(await client.sql("DESCRIBE JOB heavy"))
