@@ -172,11 +172,11 @@ def test_who_asks_for_shards_of_a_table_whose_place_another_one_takes_is_told_of
     world, _, _ = sharded(315, 8_000)
     world.run(4_000)
     node = world.agents[3].node
-    tables = node.clients.statements._tables
+    tables = node.clients.statements._table_reads
     (table,) = node.log.outputs()
     asking = tables.gathered(table, (), anywhere=False)
     next(asking)
-    (part, *_) = tables._parts(table)
+    (part, *_) = tables.parts(table)
     more = {"of": table.uid, "was": "k0", "homes": "011"}
     options = tuple(sorted((dict(table.options) | more).items()))
     new = replace(table, generation=table.generation + 1, options=options)
@@ -184,7 +184,7 @@ def test_who_asks_for_shards_of_a_table_whose_place_another_one_takes_is_told_of
     world.run(2_000)
     assert node.log.is_dropped(table.uid)
     for error in (NO_TABLE, BEHIND, "it is not up here yet"):
-        of_it = tables._read(part)
+        of_it = tables.read(part)
         next(of_it)
         with pytest.raises(Lacks):
             of_it.send([Answer(id=0, error=error)])
