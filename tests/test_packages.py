@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.fleet import free_ports
+from elf.cli.processes import free_ports
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "first-fleet.md"

@@ -14,6 +14,7 @@ import asyncio
 import contextlib
 import json
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -40,6 +41,9 @@ TAIL_LINES: Final = 12
 _ENDING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 EVENT_SECS: Final = 0.005
+PORTS: Final = range(20_000, 32_768)
+"""Below those that Linux, Windows and macOS give to connections."""
+_CHANCE: Final = random.SystemRandom()
 
 
 @dataclass
@@ -170,10 +174,18 @@ def ended() -> Iterator[Processes]:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on; all are held until all are found, so that they differ."""
+    """Ports that nobody listens on; all are held until all are found, so that they differ. Systems give
+    others to connections, so these stay free while whoever is to listen there is dead."""
     with contextlib.ExitStack() as held:
-        sockets = [held.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
-        return [one.getsockname()[1] for one in sockets]
+        return [_held_port(held) for _ in range(count)]
+
+
+def _held_port(held: contextlib.ExitStack) -> int:
+    for port in _CHANCE.sample(PORTS, len(PORTS)):
+        with contextlib.suppress(OSError):
+            held.enter_context(socket.create_server(("127.0.0.1", port)))
+            return port
+    raise OSError(f"all ports from {PORTS[0]} to {PORTS[-1]} are in use")
 
 
 def environment(root: Path = ROOT) -> dict[str, str]:

@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from elf.cli.processes import Processes, environment
+from elf.cli.processes import Processes, environment, free_ports
 from elf.errors import ElfError, UserError
 from lab.bench import wan_side
 from lab.bench.wan import MODES, Wan
@@ -27,7 +27,6 @@ from lab.bench.wan_side import REGIONS, Fleet, Found, Wanted, joined, until
 from lab.wan.loopback import Loopback
 from lab.wan.proxy import PIECE_BYTES, Address, Link, Proxy
 from lab.wan.spaces import UNSHARE, check
-from tests.support.fleet import free_ports
 
 FOUND = Found(
     latencies_s=[2.0, 2.1, 4.0],

@@ -11,9 +11,9 @@ import pytest
 
 from agents.disk.store import Store
 from agents.process import STORE_FILE
+from elf.cli.processes import free_ports
 from elf.cli.support import Words, collect
 from elf.errors import UserError
-from tests.support.fleet import free_ports
 
 PERSONAL = (
     "Grandisson", "grandisson@example.org", "203.0.113.77", "2001:db8::77", "4915112345678", "kundennummer",

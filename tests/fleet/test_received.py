@@ -13,8 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from elf.cli.processes import free_ports
 from tests.support.archived import archived, until_archived
-from tests.support.fleet import STREAM, Agent, Fleet, free_ports
+from tests.support.fleet import STREAM, Agent, Fleet
 from tests.support.waiting import wait_until
 
 

@@ -13,6 +13,7 @@ import pytest
 import zmq
 
 from agents import codec
+from elf.cli.processes import free_ports
 from elf.client import connect
 from elf.wire.clients import Failed, Reply, Stats
 from lab.bench.fuzz.closed import attack
@@ -20,7 +21,7 @@ from lab.bench.fuzz.found import FuzzKeys
 from lab.bench.fuzz.frames import KINDS, Frames, Kind
 from lab.bench.fuzz.target import Target
 from lab.bench.fuzz.values import Known
-from tests.support.fleet import Agent, free_ports
+from tests.support.fleet import Agent
 from tests.support.long import cases
 from tests.support.rawsockets import with_this_machines_key
 from tests.support.waiting import eventually

@@ -18,6 +18,7 @@ import pytest
 from agents import codec
 from agents.keyring import principal_of
 from elf.cli import doctor, enrol, rotate
+from elf.cli.processes import free_ports
 from elf.client import connect
 from elf.client.enrolment import join_fleet
 from elf.errors import ElfError, UserError
@@ -43,7 +44,7 @@ from elf.wire.base import Answer, Message, Request
 from elf.wire.clients import Execute, Failed, Reply
 from tests.support.confined import needs_confinement
 from tests.support.enrolled import CLUSTER, Enrolled, admitted, state_of, token_of, until
-from tests.support.fleet import Agent, free_ports
+from tests.support.fleet import Agent
 
 ROOT = Path(__file__).parents[2]
 

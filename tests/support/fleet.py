@@ -12,7 +12,6 @@ import os
 import random
 import re
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -29,22 +28,11 @@ from typing import Protocol
 
 import yaml
 
-from elf.cli.processes import EVENT_SECS, Agents, Processes
+from elf.cli.processes import EVENT_SECS, Agents, Processes, free_ports
 
 STREAM = "clicks"
 PRODUCTS = ("Angry Birds", "Tetris", "Myst", "Doom", "Pong")
 ELF_AGENT = "agents.main"
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on now."""
-    sockets = [socket.socket() for _ in range(count)]
-    for each in sockets:
-        each.bind(("127.0.0.1", 0))
-    ports = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports
 
 
 class Process(Protocol):
