@@ -55,6 +55,8 @@ CLOCKS_US = 3_500_000
 WindowsName = tuple[str, int, int, int, int]
 """Job, first start, last end, revision and version."""
 WRONG, LOST, DOUBLED, BROKEN = "wrong", "lost", "doubled", "broken"
+MERGED_MOST = 1 << 10
+"""No head holds as many panes: a commit of more is of what came before the flow, or of a member's past."""
 _NO_GAPS = to_bytes_of_gaps(())
 
 
@@ -459,27 +461,27 @@ class Ledger:
             sums[word.start].update(book.parts.get((word.start, part), Counter()))
         return sums
 
-    def _unit(self, word: PaneWord) -> Span | None:
-        """The panes that were committed together with those of a commit."""
-        units = self.units[word.row.flow]
-        return next((one for one in units if one[0] <= word.start and word.end <= one[1]), None)
+    def _units(self, word: PaneWord) -> dict[int, Span]:
+        """The units of which a commit has panes, by pane: panes that were committed together, since some of
+        them had been merged into one (protocol 4.11)."""
+        units = (one for one in self.units[word.row.flow] if one[0] < word.end and word.start < one[1])
+        return {pane: unit for unit in units for pane in range(*unit)}
 
-    def _is_in_unit(self, word: PaneWord) -> bool:
-        """Whether a commit is of panes that were committed together, since some of them had been merged into
-        one (protocol 4.11), and these have together what their last commits claim."""
+    def _is_in_units(self, word: PaneWord, claimed: PaneCounts) -> bool:
+        """Whether a commit is of panes in units, each of which has as a whole what its last commits claim,
+        and has of other panes what it claims itself."""
         flow = word.row.flow
         if not is_mergeable(self.flows[flow].fragment):
             return False
-        if not word.revision and word.end - word.start > 1:
+        if not word.revision and 1 < word.end - word.start < MERGED_MOST:
             self.units[flow].append((word.start, word.end))
-        unit = self._unit(word)
-        has, claimed = Counter[str](), Counter[str]()
-        for pane in range(*unit) if unit is not None else ():
-            last = self.latest(flow, pane)
+        units, balance = self._units(word), defaultdict[Span, Counter[str]](Counter)
+        for pane in {*units, *word.rows, *claimed}:
+            last, unit = self.latest(flow, pane), units.get(pane, (pane, pane + 1))
             if last is not None:
-                has.update(last.rows.get(pane, Counter()))
-                claimed.update(self._claimed(last, pane, pane + 1).get(pane, Counter()))
-        return unit is not None and has == claimed
+                balance[unit].update(last.rows.get(pane, Counter()))
+                balance[unit].subtract(self._claimed(last, pane, pane + 1).get(pane, Counter()))
+        return bool(units) and not any(count for counts in balance.values() for count in counts.values())
 
     def _check_policy(self, name: str, word: PaneWord) -> None:
         """Check that the commit came when its jobs' STRAGGLERS allow it."""
@@ -517,7 +519,7 @@ class Ledger:
             self.found(WRONG, f"{name}: it is not reduced, and nothing of the flow ever made that fail")
         wanted = {p: reduced(self.flows[flow].fragment, c, failed=p in word.failed) for p, c in sums.items()}
         if None in wanted.values() or {p: c for p, c in wanted.items() if c} != word.rows:
-            if self._is_in_unit(word):
+            if self._is_in_units(word, sums):
                 return
             who = ", ".join(f"a{agent}" for agent in self.who(flow, word.members))
             self.found(
@@ -529,11 +531,14 @@ class Ledger:
         wanted = self._lacking(word)
         if wanted == word.gaps:
             return
-        unit = self._unit(word) or (0, 0)
-        last = [(pane, self.latest(word.row.flow, pane)) for pane in range(*unit)]
-        has = {gap for pane, one in last if one is not None for gap in one.gaps.get(pane, ())}
-        lacks = {gap for pane, one in last if one is not None for gap in self._lacking(one).get(pane, ())}
-        if unit == (0, 0) or has != lacks:
+        units = self._units(word)
+        has, lacks = defaultdict[Span, set[Gap]](set), defaultdict[Span, set[Gap]](set)
+        for pane in {*units, *wanted, *word.gaps}:
+            last, unit = self.latest(word.row.flow, pane), units.get(pane, (pane, pane + 1))
+            if last is not None:
+                has[unit] |= last.gaps.get(pane, set())
+                lacks[unit] |= self._lacking(last).get(pane, set())
+        if not units or has != lacks:
             self.found(WRONG, f"{name}: it says that it lacks {word.gaps}; its snapshots lack {wanted}")
 
     def _lacking(self, word: PaneWord) -> dict[int, set[Gap]]:
