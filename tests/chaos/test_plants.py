@@ -107,6 +107,7 @@ PLANTS: dict[Plant, Storm] = {
     plants.programs.sends_all_to_the_first_master: storms.spread_counting,
     plants.rollup.merges_what_a_reader_needs_apart: storms.bordered,
     plants.rollup.commits_units_pane_by_pane: storms.alone_over_panes,
+    plants.rollup.waits_for_a_unit_for_ever: storms.bounded_over_panes,
 }
 
 
@@ -116,6 +117,7 @@ FIRST: dict[Plant, int] = {
     plants.commits.lets_two_lead: 2,
     plants.commits.holds_for_ever: 29,
     plants.rollup.merges_what_overlaps: 2,
+    plants.rollup.waits_for_a_unit_for_ever: 2,
     plants.stragglers.is_always_sure: 39,
     plants.stragglers.forgets_what_was_left_out: 5,
     plants.past.forgets_what_it_has_read: 7,

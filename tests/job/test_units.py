@@ -13,6 +13,7 @@ from elf.job.contributions import Piece, Pile, bitmap
 from elf.job.messages.log import JobAdded, JobDropped, VersionAdded, VersionEnded
 from elf.job.messages.rollup import UNIT_PANES_MAX, UnitSlice
 from elf.job.rollup.border import Border
+from elf.job.rollup.decide import UNIT_QUIET, UNIT_SLACK_MS
 from elf.job.rollup.root import Root
 from elf.job.rollup.slices import piece_of, slice_of
 from elf.job.spec import Flow, JobSpec, flow_uid
@@ -265,3 +266,28 @@ def test_of_a_reading_that_is_forgotten_nothing_is_claimed() -> None:
     first = spec("first", ONE)
     log = log_of(OLD, first, (first, "over"), *flat, NEW)
     assert joined_at(log, NEW) == (5,)
+
+
+def test_members_that_can_seal_no_more_before_a_unit_is_whole_do_not_wait_for_it_for_ever() -> None:
+    root = rooted(united(6, 6), 3)
+    root.begin(12, 0)
+    root.set_units(6, 5)
+    for member, sealed in enumerate((15, 15, 18)):
+        root.hear(member, progress(sealed), 100)
+    for pane in (12, 13, 14):
+        root.take(raw(pane, 0b011))
+    root.take(Piece(12, 18, 0b100, payload=b"unit", unit=6))
+    overdue_ms = 100 + 5_000 + UNIT_SLACK_MS
+    assert root.propose(overdue_ms - 1) == []
+    assert root.covered.blocks(12), "its unit may come yet"
+    assert root.propose(overdue_ms) == []
+    assert root.covered.blocks(12) == []
+    (asked,) = root.answers.missing(overdue_ms + UNIT_QUIET * 800)
+    assert asked == (2, 12, 15)
+    root.take(Piece(12, 15, 0b100, payload=b"again"))
+    found = []
+    while works := root.propose(overdue_ms + UNIT_QUIET * 800):
+        root.committed(works[0], overdue_ms)
+        found.append((works[0].start, works[0].end, works[0].members))
+    assert found == [(12, 13, ALL), (13, 14, ALL), (14, 15, ALL)]
+    root.check()

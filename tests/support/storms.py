@@ -36,6 +36,12 @@ def alone_over_panes(rng: random.Random) -> list[Fault]:
     return bordered(rng)
 
 
+def bounded_over_panes(rng: random.Random) -> list[Fault]:
+    """The same where agents may retain a few panes; the one in the other region has a slow disk, and seals
+    more at a time."""
+    return [Fault("slow disk", 0, (NODES - 1,), 11_000, 1_500)]
+
+
 def unheard(rng: random.Random) -> list[Fault]:
     """A master hears all, and nobody it."""
     return [Fault("unheard", 2_000 + rng.randrange(2_000), for_ms=7_000)]
@@ -353,6 +359,7 @@ JOBS: dict[Storm, tuple[str, ...]] = {
     spread_counting: ("plain",),
     bordered: ("six", "odd"),
     alone_over_panes: ("four",),
+    bounded_over_panes: ("six",),
 }
 
 TWO = (stragglers, lagging, ranged, bordered)
@@ -372,7 +379,13 @@ FILES: dict[Storm, Style] = {
     stopped: Style(),
 }
 
-RATES_MS: dict[Storm, int] = {fashions: 200, reduced: 400, ranged: 400}
+RATES_MS: dict[Storm, int] = {fashions: 200, reduced: 400, ranged: 400, bounded_over_panes: 400}
+QUOTAS: dict[Storm, int] = {dead_leader: 9_000, bounded_over_panes: 4_200}
+REGIONS: dict[Storm, tuple[int, ...]] = {
+    bordered: (0, 0, 1, 1),
+    alone_over_panes: (0, 0, 1, 1),
+    bounded_over_panes: (0, 0, 0, 1),
+}
 
 
 def schedule(storm: Storm, seed: int) -> Schedule:
@@ -391,7 +404,7 @@ def schedule(storm: Storm, seed: int) -> Schedule:
         disorder_ms=1_500 if storm in (equal, reduced, ranged, tabled_late) else 300,
         faults=tuple(faults),
         rate_ms=RATES_MS.get(storm, 150),
-        quota=9_000 if alone else 256 << 20,
+        quota=QUOTAS.get(storm, 256 << 20),
         storm_ms=12_000 if storm in JOBS else 10_000,
         promised=(0, 2) if storm is overloaded else (),
         eager=storm in (gone_eagerly, stuck_eagerly),
@@ -399,7 +412,7 @@ def schedule(storm: Storm, seed: int) -> Schedule:
         files=((FILES[storm],) * LOGS,) * NODES if storm in FILES else (),
         program=storm in (counting, master_gone, spread_counting),
         trees=2 if storm is spread_counting else 1,
-        regions=(0, 0, 1, 1) if storm in (bordered, alone_over_panes) else (),
+        regions=REGIONS.get(storm, ()),
     )
 
 

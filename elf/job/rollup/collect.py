@@ -171,6 +171,10 @@ class Covered:
         """What is held of panes that are to be committed."""
         return self._held.take(start, end)
 
+    def refuse_units(self, start: int, end: int) -> None:
+        """Refuse the units that are held of panes which are to be committed one by one after all."""
+        self._held.drop([one for one in self._held.units() if start <= one.start < end])
+
     def blocks(self, start: int) -> list[Span]:
         """From this pane on, the ranges that are to be committed together since there are units in them."""
         found: list[Span] = []

@@ -358,9 +358,11 @@ class Deciding:
         found: list[CommitPanes] = []
         blocks = self._covered.blocks(head)
         for start, end, covered in self._spans(head, max(self._covered.held_to(head), parts_to), blocks):
-            if not self._is_ready(start, covered, parts_to, now_ms):
-                break
             block = next((one for one in blocks if one[0] <= start < one[1]), None)
+            if not self._is_ready(start, covered, parts_to, now_ms):
+                if block is not None and self._is_overdue(block[0], start, now_ms):
+                    self._covered.refuse_units(*block)
+                break
             if block is not None:
                 found += [self._together(*block)] if end == block[1] else []
             elif covered:
@@ -384,6 +386,12 @@ class Deciding:
         if not expired and (not covered or missing or stragglers.lacks_words(pane, now_ms)):
             return False
         return bool(covered) or stragglers.are_silent(stragglers.awaited(pane, now_ms) & decided, now_ms)
+
+    def _is_overdue(self, first: int, pane: int, now_ms: int) -> bool:
+        """Whether panes from this first one on, which are to be committed with a later one, have waited for
+        it for as long as their unit may take, and half have not passed that yet: they may be members that
+        seal no more before these are committed, as they have reached the bound of what they retain."""
+        return self._stragglers.has_waited(first, 0, now_ms) and not self._stragglers.is_due(pane)
 
     def _together(self, start: int, end: int) -> CommitPanes:
         """A commit of panes in which there are units (protocol 4.11)."""

@@ -78,3 +78,8 @@ def commits_units_pane_by_pane(patch: pytest.MonkeyPatch) -> None:
 
     patch.setattr(Piece, "clip", clip)
     patch.setattr(Covered, "blocks", lambda covered, start: [])
+
+
+def waits_for_a_unit_for_ever(patch: pytest.MonkeyPatch) -> None:
+    """protocol 4.11: a root holds a unit whose last panes members seal only when the first are committed."""
+    patch.setattr(Covered, "refuse_units", lambda covered, start, end: None)
