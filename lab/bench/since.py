@@ -19,9 +19,9 @@ from elf.errors import ElfError
 from lab.bench.options import Repeat
 from lab.bench.runner import Bench, Figure, Report, Scratch, median
 from lab.chaos.agent import SimAgent
+from lab.chaos.books import windows_of
 from lab.chaos.engine import SECOND, plan
 from lab.chaos.jobs import since
-from lab.chaos.ledger import windows_of
 from lab.chaos.world import World
 
 WINDOW_S: Final = 60

@@ -5,6 +5,7 @@
                              └── ``shrink``: fewer faults                  ▼ ``ledger``: checks each commit
                                                                         ``judge``: what must be true at last
 
+The ``ledger`` keeps ``books`` of what is sealed and committed, with its ``windows`` and its ``replicas``.
 ``people`` ask of a story's fleet what the schedule says, ``faults`` befall it, and ``tables`` are read.
 
 The whole protocol is real (nodes, overlay, groups, workers, stores, merges, commits). Clock, network and disk

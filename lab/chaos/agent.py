@@ -334,7 +334,7 @@ class SimAgent:
         works = (effect.work, *effect.windows) if isinstance(effect, groups.Draft) else (effect,)
         for work in works:
             if self.up and self.world.ledger is not None and isinstance(work, do.CommitWindows):
-                self.world.ledger.means(work)
+                self.world.ledger.windows.means(work)
         return self.up
 
     def settled(self) -> None:

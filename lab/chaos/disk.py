@@ -104,17 +104,17 @@ class SimStore(Store):
         super().keep_replicas(rows)
         if self._ledger is not None:
             for row in rows:
-                self._ledger.copied(self._agent, row)
+                self._ledger.replicas.kept(self._agent, row)
 
     def forget_replicas(self, names: Sequence[tuple[str, int, int, int, int]]) -> None:
         super().forget_replicas(names)
         if self._ledger is not None:
             for name in names:
-                self._ledger.uncopied(self._agent, ReplicaName(*name))
+                self._ledger.replicas.deleted(self._agent, ReplicaName(*name))
 
     def commit_windows(self, *rows: WindowCommit) -> int:
         seq = super().commit_windows(*rows)
         if self._ledger is not None:
             for row in rows:
-                self._ledger.assembled(self._agent, row)
+                self._ledger.windows.assembled(self._agent, row)
         return seq

@@ -196,12 +196,12 @@ class Faults:
             return
         agent.crash()
         agent.ended = GONE
-        ledger.goes(agent.index, {one.index for one in world.agents if not one.ended})
+        ledger.replicas.goes(agent.index, {one.index for one in world.agents if not one.ended})
 
     def _heir(self) -> None:
         """All holders of replicas of the agent that is gone for good are asked to leave; those that are
         needed stay."""
-        gone = {name for names in self._ledger.gone.values() for name in names}
+        gone = {name for names in self._ledger.replicas.gone.values() for name in names}
         for agent in self._world.agents:
             holds = agent.up and gone & replicastore.held(agent.store).keys()
             if holds and not self._world.only_with(agent):

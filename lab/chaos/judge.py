@@ -24,22 +24,22 @@ from elf.ql.plan import Fragment
 from elf.windows import Sliding
 from lab.chaos import joining, programs
 from lab.chaos.agent import SimAgent
-from lab.chaos.fates import is_of
-from lab.chaos.files import FileLog
-from lab.chaos.filetask import FileTask
-from lab.chaos.ledger import (
+from lab.chaos.books import (
     DOUBLED,
     LOST,
     WRONG,
     Book,
     Finding,
-    Ledger,
     PaneWord,
     WindowsName,
     name_of_commit,
     short,
     windows_of,
 )
+from lab.chaos.fates import is_of
+from lab.chaos.files import FileLog
+from lab.chaos.filetask import FileTask
+from lab.chaos.ledger import Ledger
 from lab.chaos.outside import span_of
 from lab.chaos.reference import Counts, Span, chosen, is_right
 from lab.chaos.tables import TableReaders
@@ -154,16 +154,16 @@ class Judge:
 
     def _is_owed(self, agent: int, uid: str, pane: int, word: PaneWord, number: int) -> bool:
         """Whether open parts must be in a commit that has no main snapshot of their member."""
-        alive = agent not in self._ledger.gone
+        alive = agent not in self._ledger.replicas.gone
         return not alive or self._ledger.books[uid, agent].covers(pane) or self._has(word, number)
 
     def _must(self, agent: int, uid: str, pane: int, part: int = 0) -> bool:
         """Whether what an agent has sealed must be in the last commit: for an agent that is gone for good
         what others had of it then, where no job drops stragglers."""
-        if agent not in self._ledger.gone:
+        if agent not in self._ledger.replicas.gone:
             return True
         leap = self._ledger.flows[uid].fragment.leap
-        return not leap and self._ledger.rescued(agent, pane, uid, part)
+        return not leap and self._ledger.replicas.rescued(agent, pane, uid, part)
 
     def _computes(self, agent: int, uid: str) -> bool:
         """Whether an agent answers for all panes of a flow from its first one on."""
@@ -285,7 +285,7 @@ class Judge:
             if span[1] <= min(record.cut_us, record.ends_us):  # PAUSE ends what an ALTER has cut off before
                 self._say(LOST, f"{name} is skipped, and nobody has cut it off")
         elif record.state == "committed" and span[1] <= self._until_us:
-            sums, failed = self._ledger.last_sums(record.spec), bool(status["function_failed"])
+            sums, failed = self._ledger.windows.last_sums(record.spec), bool(status["function_failed"])
             if not is_right(record.spec.plan, counts, sums, span, failed=failed):
                 claimed = dict(sums(0, span))
                 self._say(LOST, f"{name} says {dict(counts)}; the last words on its panes, {claimed}")
@@ -313,7 +313,7 @@ class Judge:
                 (row.job, row.first_start, row.last_end, row.revision, row.version)
                 for row in leader.store.windows(spec.uid, -(1 << 62), 1 << 62)
             }
-            for name in self._ledger.published:
+            for name in self._ledger.windows.published:
                 if name[0] == spec.uid and name not in kept:
                     self._ledger.found(
                         LOST, f"{spec.name}: {name[1:]} was published, and {leader.address} has it not"

@@ -12,111 +12,54 @@ reduce function, if it has one); and the judge compares snapshots with the rows 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from agents.committing.sides import Flows, flows_of_sides, is_of
-from agents.committing.windowcommits import panes_used
-from agents.disk.store import ReplicaRow
 from elf.batch import decode
 from elf.job.checkpoint import FlowCheckpoint, StreamCheckpoint
 from elf.job.commands import Outcome
-from elf.job.commits import PaneCommit, WindowCommit
+from elf.job.commits import PaneCommit
 from elf.job.contributions import from_bytes, numbers
-from elf.job.counters import UNREDUCED
-from elf.job.effects import CommitWindows, Coverage
-from elf.job.gaps import GAPS, Gap, budgets_shown, gaps_of
+from elf.job.gaps import GAPS, Gap, gaps_of
 from elf.job.gaps import from_bytes as from_bytes_of_gaps
 from elf.job.gaps import to_bytes as to_bytes_of_gaps
 from elf.job.messages.log import FlowEnded, LogEntry, MemberJoined, MemberLeft
-from elf.job.openparts import in_part, in_whole, is_open
+from elf.job.openparts import in_part, is_open
 from elf.job.parts import from_bytes as parts_of
 from elf.job.provenance import PaneRows, is_traced
-from elf.job.replicas import ReplicaName
 from elf.job.rollup.decisions import follows, siblings
 from elf.job.snapshots import Name, Sealed
 from elf.job.spec import Flow, JobSpec
 from elf.job.units import is_mergeable
-from elf.wire.clients import WindowResult
-from lab.chaos.reference import BANG, Counts, Span, Sums, chosen, is_right, reduced
+from lab.chaos.books import (
+    DOUBLED,
+    LOST,
+    WRONG,
+    Book,
+    Finding,
+    PaneCounts,
+    PaneWord,
+    bootstrapped,
+    counts_of,
+    plain,
+    short,
+    unreduced,
+)
+from lab.chaos.reference import BANG, Span, chosen, reduced
 from lab.chaos.rekeying import Rekeyings
+from lab.chaos.replicas import Replicas
 from lab.chaos.sampled import Pane, Weights, of_all, pane_of
+from lab.chaos.windows import Windows
 
 if TYPE_CHECKING:
     from lab.chaos.task import SimArchive
 
-PaneCounts = dict[int, Counter[str]]
-CLOCKS_US = 3_500_000
-"""How early a pane may seem to be over, to an agent with a fast clock."""
-WindowsName = tuple[str, int, int, int, int]
-"""Job, first start, last end, revision and version."""
-WRONG, LOST, DOUBLED, BROKEN = "wrong", "lost", "doubled", "broken"
+_NO_GAPS = to_bytes_of_gaps(())
 MERGED_MOST = 1 << 10
 """No head holds as many panes: a commit of more is of what came before the flow, or of a member's past."""
-_NO_GAPS = to_bytes_of_gaps(())
-
-
-@dataclass(frozen=True)
-class Finding:
-    """Something that must not be. ``kind``: wrong, lost, doubled, or broken (an invariant, or an error that
-    would have stopped an agent)."""
-
-    kind: str
-    text: str
-    at_ms: int
-
-
-@dataclass
-class Book:
-    """What one agent has sealed of one flow. ``live_from``: where it first began."""
-
-    live_from: int
-    rows: PaneCounts = field(default_factory=dict)
-    counted: Counter[str] = field(default_factory=Counter)
-    """The counters, over all panes."""
-    rows_in: Counter[int] = field(default_factory=Counter)
-    """Rows on time by pane, wanted or not."""
-    ranges: list[tuple[int, int, bytes]] = field(default_factory=list)
-    parts: dict[tuple[int, int], Counter[str]] = field(default_factory=dict)
-    """(Pane, part) of late rows, and of panes that were open."""
-    counter_tables: dict[int, Counter[str]] = field(default_factory=dict)
-    """By pane, of what is no part."""
-    gaps: dict[int, set[Gap]] = field(default_factory=lambda: defaultdict(set))
-    """The gaps that its panes name."""
-    part_gaps: dict[tuple[int, int], set[Gap]] = field(default_factory=lambda: defaultdict(set))
-    """The same of parts."""
-    leapt: set[int] = field(default_factory=set)
-    """Panes that it has dropped durably: its rows of these are in no commit, and counted."""
-
-    def covers(self, pane: int) -> bool:
-        return any(start <= pane < end for start, end, _ in self.ranges)
-
-    def opened(self, pane: int) -> list[int]:
-        """The open parts of a pane."""
-        return [part for at, part in self.parts if at == pane and is_open(part)]
-
-
-@dataclass(frozen=True)
-class PaneWord:
-    """A pane commit."""
-
-    start: int
-    end: int
-    revision: int
-    members: int
-    parts: frozenset[tuple[int, int]]
-    rows: PaneCounts
-    row: PaneCommit
-    failed: frozenset[int] = frozenset()
-    """Panes on which a reduce function has failed, as the commit itself says."""
-    gaps: Mapping[int, Set[Gap]] = field(default_factory=dict)
-    """The gaps that its panes name."""
-    before: PaneCounts = field(default_factory=dict)
-    """Its rows before the root did a later stage with them."""
+CLOCKS_US = 3_500_000
+"""How early a pane may seem to be over, to an agent with a fast clock."""
 
 
 class Ledger:
@@ -128,13 +71,11 @@ class Ledger:
         self.panes: dict[str, dict[tuple[int, int, int], PaneWord]] = defaultdict(dict)
         self.units: dict[str, list[tuple[int, int]]] = defaultdict(list)
         """Panes of flows that were committed together, as heads had merged some of them."""
-        self.windows: dict[WindowsName, WindowCommit] = {}
+        self.windows = Windows(self)
         self.tables: dict[str, tuple[int, int, int]] = {}
         """By table, the numbers of the last result before it and of the one that it began with, and how long
         it retains rows (µs)."""
         self.rekeyings = Rekeyings(partial(self.found, WRONG))
-        self.published: dict[WindowsName, tuple[bytes, bytes]] = {}
-        self._numbered: dict[tuple[str, int], WindowsName] = {}
         self.flows: dict[str, Flow] = {}
         self.shed: set[tuple[str, int]] = set()
         """Flows that agents ever suspended, as they retained too much of them."""
@@ -144,18 +85,14 @@ class Ledger:
         self.weights = Weights()
         self._banged: set[str] = set()
         """Flows with a row on which the reduce function fails."""
-        self._meant: dict[tuple[str, int, bytes], CommitWindows] = {}
         self._agents: dict[tuple[str, int], int] = {}
         self._numbers: dict[str, int] = {}
         self._since: dict[tuple[str, int], int] = {}
         """The entry of the log with which an agent joined a stream."""
         self._left: set[tuple[str, int]] = set()
-        self._over: set[str] = set()
+        self.over: set[str] = set()
         """Flows that have ended."""
-        self.copies: dict[ReplicaName, set[int]] = defaultdict(set)
-        """Durable replicas of snapshots: who holds them."""
-        self.gone: dict[int, tuple[ReplicaName, ...]] = {}
-        """Agents that are gone for good: the replicas that others had of them then."""
+        self.replicas = Replicas(self)
 
     def found(self, kind: str, text: str) -> None:
         self.findings.append(Finding(kind, text, self.now_ms))
@@ -174,7 +111,7 @@ class Ledger:
         elif isinstance(entry, MemberLeft):
             self._left.add((entry.stream, entry.number))
         elif isinstance(entry, FlowEnded):
-            self._over.add(entry.uid)
+            self.over.add(entry.uid)
 
     def who(self, flow: str, members: int) -> list[int]:
         """The agents of a contribution set."""
@@ -255,10 +192,6 @@ class Ledger:
             names = ", ".join(others or (spec.name for spec in readers))
             self.found(WRONG, f"a{agent} leaves out rows of {names} for {whose}")
 
-    def means(self, work: CommitWindows) -> None:
-        """A master is about to make windows of what it names."""
-        self._meant[work.spec.uid, work.spec.version, panes_used(work.coverage)] = work
-
     def suspends(self, agent: int, flow: str, held: int, most: int) -> None:
         """An agent is about to shed the rows of a flow."""
         self.shed.add((flow, agent))
@@ -320,14 +253,14 @@ class Ledger:
         (number,) = (n for n, who in self.numbers(checkpoint.flow.fragment.stream).items() if who == agent)
         first = min((start for lead in self._leads(flow) for start, _, _ in self.panes[lead]), default=0)
         for start, end in [name[:2] for name in names]:
-            for pane in self._panes_of(flow, max(start, first), end):
+            for pane in self.panes_of(flow, max(start, first), end):
                 words = self._deciding(flow, pane)
                 if not words:
                     self.found(LOST, f"a{agent} leaps over pane {pane} of {short(flow)}, not committed yet")
                 elif not any(word.members >> number & 1 for word in words):
                     book.leapt.add(pane)
                     book.counted.subtract(book.counter_tables.get(pane, Counter()))
-        for pane in self._panes_of(flow, *checkpoint.leapt):
+        for pane in self.panes_of(flow, *checkpoint.leapt):
             if book.covers(pane) or (pane >= first and not self._deciding(flow, pane)):
                 what = "it has sealed" if book.covers(pane) else "nobody has committed"
                 self.found(LOST, f"a{agent} leaps over pane {pane} of {short(flow)}, which {what}")
@@ -346,75 +279,9 @@ class Ledger:
         words = (self.latest(lead, pane) for lead in self._leads(flow))
         return [word for word in words if word is not None]
 
-    def _panes_of(self, flow: str, start: int, end: int) -> range:
+    def panes_of(self, flow: str, start: int, end: int) -> range:
         """The panes in which there can be rows."""
         return range(max(start, self.first_us // self.flows[flow].fragment.pane_us), end)
-
-    # -- replicas of snapshots -------------------------------------------------------------------------------
-
-    def copied(self, holder: int, row: ReplicaRow) -> None:
-        """A holder has made a replica durable."""
-        name = ReplicaName(row.flow, row.member, row.start, row.end, row.part)
-        if row.flow not in self.flows:  # its owner has it from a checkpoint that nobody wrote
-            self.found(WRONG, f"{self._of_copy(holder, name)}: nobody has begun that flow")
-            return
-        book = self.books.get((row.flow, self._owner(name)))
-        rows = counts_of(row.payload, row.start, row.end)
-        if book is None:
-            known = False
-        elif row.part:
-            known = book.parts.get((row.start, row.part)) == rows.get(row.start, Counter())
-        else:
-            known = (row.start, row.end, row.payload) in book.ranges
-        if not known:
-            self.found(WRONG, f"{self._of_copy(holder, name)}: it has made no such snapshot durable")
-        self.copies[name].add(holder)
-
-    def uncopied(self, holder: int, name: ReplicaName) -> None:
-        """A holder has deleted a replica: that is allowed when the snapshot is answered."""
-        if holder in self.copies[name]:
-            self.copies[name].discard(holder)
-            if name.flow not in self._over and not self.flows[name.flow].fragment.leap:
-                lacking = [pane for pane in self._panes_of_replica(name) if not self.has_copied(name, pane)]
-                if lacking:
-                    self.found(
-                        LOST, f"{self._of_copy(holder, name)} is deleted; no commit of {lacking[0]} has it"
-                    )
-
-    def goes(self, agent: int, others: Set[int]) -> None:
-        """An agent is gone for good: what others have of it must be in the last commits."""
-        self.gone[agent] = tuple(
-            name
-            for name, holders in self.copies.items()
-            if name.flow in self.flows and self._owner(name) == agent and holders & others
-        )
-
-    def _owner(self, name: ReplicaName) -> int:
-        return self._agents[self.flows[name.flow].fragment.stream, name.member]
-
-    def _of_copy(self, holder: int, name: ReplicaName) -> str:
-        panes = f"panes [{name.start}, {name.end}) of {short(name.flow)}, part {name.part}"
-        return f"a{holder}'s copy of member {name.member}'s snapshot of {panes}"
-
-    def _panes_of_replica(self, name: ReplicaName) -> range:
-        """The panes that have a commit; what is below the flow's first pane is dropped."""
-        first = min((start for start, _, _ in self.panes[name.flow]), default=name.end)
-        return self._panes_of(name.flow, max(name.start, first), name.end)
-
-    def has_copied(self, name: ReplicaName, pane: int) -> bool:
-        """Whether the last commit of a pane has the snapshot."""
-        word = self.latest(name.flow, pane)
-        if word is None:
-            return False
-        if not name.part:  # or open parts, of which one says so for all
-            return bool((word.members | in_part(word.parts)) >> name.member & 1)
-        whole = is_open(name.part) and word.members >> name.member & 1
-        return bool(whole) or (name.member, name.part) in word.parts
-
-    def rescued(self, agent: int, pane: int, flow: str, part: int = 0) -> bool:
-        """Whether others had a durable replica of an agent's snapshot when the agent was gone for good."""
-        names = (name for name in self.gone[agent] if name.flow == flow and name.part == part)
-        return any(name.start <= pane < name.end for name in names)
 
     # -- pane commits ----------------------------------------------------------------------------------------
 
@@ -583,203 +450,3 @@ class Ledger:
         flow = bootstrapped(flow)
         holding = (w for w in self.panes[flow].values() if w.start <= pane < w.end and w.revision <= revision)
         return max(holding, key=lambda word: word.revision, default=None)
-
-    # -- windows ---------------------------------------------------------------------------------------------
-
-    def assembled(self, agent: int, row: WindowCommit) -> None:
-        key = name_of_commit(row)
-        ends = f"({row.first_start}, {row.last_end}]"
-        name = f"windows of {row.job[:6]} that end in {ends}, revision {row.revision}"
-        known = self.windows.setdefault(key, row)
-        if known is not row:
-            if (known.rows, known.status) != (row.rows, row.status):
-                self.found(DOUBLED, f"{name}: a{agent} has another word of it than the first")
-            return
-        work = self._meant.get((row.job, row.version, row.panes_used))
-        if work is None:
-            self.found(WRONG, f"{name}: nobody was to make it")
-            return
-        self._check_joined(name, work.spec)
-        pane_us, sums = work.spec.plan.fragment.pane_us, self.sums(work)
-        for span, status, counts in windows_of(row):
-            if not status["skipped"]:
-                failed = bool(status["function_failed"])
-                if not is_right(work.spec.plan, counts, sums, span, failed=failed):
-                    claimed = dict(sums(0, span))
-                    self.found(WRONG, f"{name}: {dict(counts)} of {span}; its panes have {claimed}")
-                if cut := self._cut(work, span, pane_us):
-                    self.found(WRONG, f"{name}: {span} begins or ends within the panes {cut} of a unit")
-                unreduced = self._unreduced(work.coverage, span, pane_us)
-                if unreduced > failed or (failed > unreduced and work.spec.plan.final is None):
-                    what = "says" if failed else "does not say"
-                    self.found(WRONG, f"{name} {what} of {span} that a reduce function has failed")
-                marked = sorted(self._gaps(work.coverage, span, pane_us))
-                if status["budgets"] != budgets_shown(marked):
-                    self.found(WRONG, f"{name} says of {span} that {status['budgets']} were over; {marked}")
-                gaps = [gap.shown() for gap in marked if not gap.weight]
-                said = [one | {at: us_of(one[at]) for at in ("from", "to")} for one in status["gaps"]]  # type: ignore[attr-defined]
-                if said != gaps:
-                    self.found(WRONG, f"{name} says of {span} that it lacks {said}; its panes lack {gaps}")
-                missing = self._missing(work.coverage, span, pane_us)
-                if missing != set(status["missing"]):  # type: ignore[call-overload]
-                    self.found(
-                        WRONG, f"{name} names {status['missing']} as missing; its panes lack {missing}"
-                    )
-
-    def _check_joined(self, name: str, spec: JobSpec) -> None:
-        """Check that the flows of a version join the rows of tables that it has (protocol 7.17)."""
-        for flow in spec.flows:
-            known = self.flows.get(flow.uid, flow)
-            has, wanted = ([one.data for one in f.fragment.tables] for f in (known, flow))
-            if has != wanted:
-                self.found(WRONG, f"{name}: {short(flow.uid)} joins other rows than version {spec.version}")
-
-    def _cut(self, work: CommitWindows, span: Span, pane_us: int) -> list[Span]:
-        """The units that a window has only a part of."""
-        bounds = [us // pane_us for us in span]
-        units = [one for flow in work.spec.flows for one in self.units[flow.uid]]
-        return [one for one in units if any(one[0] < bound < one[1] for bound in bounds)]
-
-    def sums(self, work: CommitWindows) -> Sums:
-        """Over panes in the revisions that a coverage names, before later stages."""
-        pane_us, flows = work.spec.plan.fragment.pane_us, flows_by_side(work.spec)
-
-        def sums(side: int, span: Span) -> Counts:
-            found: Counts = Counter()
-            for part in work.coverage:
-                first, last = max(part.start, span[0] // pane_us), min(part.end, -(-span[1] // pane_us))
-                there = not part.lost and is_of(part.flow, flows[side])
-                for pane in range(first, last) if there else ():
-                    word = self.latest(part.flow, pane, part.revision)
-                    if word is not None:
-                        found.update(word.before.get(pane, Counter()))
-            return found
-
-        return sums
-
-    def last_sums(self, spec: JobSpec) -> Sums:
-        """Over panes by their last commits."""
-        pane_us, flows = spec.plan.fragment.pane_us, flows_by_side(spec)
-
-        def sums(side: int, span: Span) -> Counts:
-            found: Counts = Counter()
-            for flow in spec.flows:
-                there = is_of(flow.uid, flows[side])
-                for pane in range(span[0] // pane_us, -(-span[1] // pane_us)) if there else ():
-                    word = self.latest(flow.uid, pane)
-                    found.update(word.before.get(pane, Counter()) if word is not None else Counter())
-            return found
-
-        return sums
-
-    def _unreduced(self, coverage: Sequence[Coverage], span: tuple[int, int], pane_us: int) -> bool:
-        """Whether a reduce function has failed on a pane of a window."""
-        for part in coverage:
-            first, last = max(part.start, span[0] // pane_us), min(part.end, -(-span[1] // pane_us))
-            for pane in range(first, last) if not part.lost else ():
-                word = self.latest(part.flow, pane, part.revision)
-                if word is not None and pane in word.failed:
-                    return True
-        return False
-
-    def _missing(self, coverage: Sequence[Coverage], span: tuple[int, int], pane_us: int) -> set[str]:
-        """The names of the members that were expected and are not in all panes of a window."""
-        found: set[str] = set()
-        for part in coverage:
-            first, last = max(part.start, span[0] // pane_us), min(part.end, -(-span[1] // pane_us))
-            for pane in range(first, last) if not part.lost else ():
-                word = self.latest(part.flow, pane, part.revision)
-                there = word.members | in_whole(word.parts) if word is not None else 0
-                flow = bootstrapped(part.flow)
-                found |= {f"a{agent}" for agent in self.who(flow, part.expected & ~there)}
-        return found
-
-    def _gaps(self, coverage: Sequence[Coverage], span: tuple[int, int], pane_us: int) -> set[Gap]:
-        """The gaps that the panes of a window name."""
-        found: set[Gap] = set()
-        for part in coverage:
-            first, last = max(part.start, span[0] // pane_us), min(part.end, -(-span[1] // pane_us))
-            for pane in range(first, last) if not part.lost else ():
-                word = self.latest(part.flow, pane, part.revision)
-                found |= word.gaps.get(pane, set()) if word is not None else set()
-        return found
-
-    def publish(self, result: WindowResult) -> None:
-        """A subscriber got windows: they must be durable, and never change."""
-        key = name_of_result(result)
-        ends = f"({result.first_us}, {result.last_us}]"
-        name = f"windows of {result.name} that end in {ends}, revision {result.revision}"
-        if result.early:
-            return
-        row = self.windows.get(key)
-        said = self.published.setdefault(key, (result.status, result.payload))
-        if said != (result.status, result.payload):
-            self.found(DOUBLED, f"{name} were published in two ways")
-        if row is None:
-            self.found(WRONG, f"{name} were published, and nobody has committed them")
-        elif (row.status, row.rows) != said:
-            self.found(WRONG, f"{name} were published otherwise than they are committed")
-        if self._numbered.setdefault((result.job, result.number), key) != key:
-            self.found(DOUBLED, f"{name} have number {result.number}, as others had before")
-
-
-def name_of_commit(row: WindowCommit) -> WindowsName:
-    return row.job, row.first_start, row.last_end, row.revision, row.version
-
-
-def name_of_result(result: WindowResult) -> WindowsName:
-    return result.job, result.first_us, result.last_us, result.revision, result.version
-
-
-def flows_by_side(spec: JobSpec) -> list[Flows]:
-    return [flows for _, flows, _ in flows_of_sides(spec)]
-
-
-def counts_of(payload: bytes, start: int, end: int) -> PaneCounts:
-    """The rows by pane and key of an encoded table."""
-    found: PaneCounts = {}
-    table = decode(payload) if payload else None
-    if table is not None:
-        columns = (table[name].to_pylist() for name in ("_pane", "k0", "s0"))
-        for pane, key, count in zip(*columns, strict=True):
-            if start <= pane < end:
-                found.setdefault(pane, Counter())[key] += count
-    return found
-
-
-def unreduced(row: PaneCommit) -> frozenset[int]:
-    """The panes of a commit on which a reduce function has failed."""
-    counted = decode(row.counters).to_pylist() if row.counters else []
-    return frozenset(one["_pane"] for one in counted if one.get(UNREDUCED.name))
-
-
-Window = tuple[Span, Mapping[str, object], Counts]
-
-
-def windows_of(row: WindowCommit) -> Iterable[Window]:
-    """(span, status, counts) of each window of a commit."""
-    table = decode(row.rows)
-    found: dict[tuple[int, int], Counts] = defaultdict(Counter)
-    for one in table.to_pylist() if table.num_rows else ():
-        found[us_of(one["window_start"]), us_of(one["window_end"])][one["k0"]] += one["s0"]
-    for status in decode(row.status).to_pylist():
-        span = us_of(status["window_start"]), us_of(status["window_end"])
-        yield span, status, found[span]
-
-
-def us_of(moment: object) -> int:
-    return int(np.datetime64(moment, "us").astype(np.int64))  # type: ignore[call-overload]
-
-
-def bootstrapped(name: str) -> str:
-    """The flow that a name in a store is of: copies have names of their own
-    (``elf.job.rollup.mirrors.copy_of``)."""
-    return name.partition(".")[0]
-
-
-def short(flow: str) -> str:
-    return flow[:6]
-
-
-def plain(rows: PaneCounts) -> str:
-    return "; ".join(f"{pane}: {dict(sorted(counts.items()))}" for pane, counts in sorted(rows.items()))

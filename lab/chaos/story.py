@@ -18,13 +18,14 @@ from elf.wire.clients import WindowResult
 from elf.wire.heard import Heard
 from lab.chaos import programs
 from lab.chaos.archives import Archives
+from lab.chaos.books import BROKEN, Finding, WindowsName, name_of_result
 from lab.chaos.engine import BUYS, STREAM
 from lab.chaos.fates import COMFORT_MS
 from lab.chaos.faults import Faults
 from lab.chaos.files import FileLog
 from lab.chaos.jobs import LATENESS_US, READERS
 from lab.chaos.judge import Judge
-from lab.chaos.ledger import BROKEN, Finding, Ledger, WindowsName, name_of_result
+from lab.chaos.ledger import Ledger
 from lab.chaos.people import People
 from lab.chaos.schedule import Schedule
 from lab.chaos.tables import PAUSE_MS, TableReaders
@@ -163,7 +164,7 @@ class Story:
         records = sum(len(log.rows) for agent in world.agents for log in agent.logs.values())
         return Verdict(
             schedule.seed,
-            len({key for key in ledger.windows if key[1] < key[2]}),
+            len({key for key in ledger.windows.committed if key[1] < key[2]}),
             records,
             tuple(ledger.findings),
             world.fingerprint(),

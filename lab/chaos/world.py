@@ -35,8 +35,9 @@ from elf.windows import Sliding
 from elf.wire.clients import WindowResult
 from lab.chaos.agent import SimAgent
 from lab.chaos.archives import Archives
+from lab.chaos.books import us_of
 from lab.chaos.engine import GONE, spec_of
-from lab.chaos.ledger import Ledger, us_of
+from lab.chaos.ledger import Ledger
 from lab.chaos.outside import Outside
 from lab.chaos.task import Log, SimTask
 from overlay.config import OverlayConfig
@@ -264,7 +265,7 @@ class World:
         if to.startswith("client"):
             said = decode(frames, cluster="sim", max_bytes=1 << 30).message
             if self.ledger is not None and isinstance(said, WindowResult):
-                self.ledger.publish(said)
+                self.ledger.windows.publish(said)
                 if self.loss and self.rng.random() < READER_LOSS:
                     return
             self.client_inbox.append(said)

@@ -18,9 +18,9 @@ import pytest
 from agents.committing.kept import Contents, Kept
 from elf.cli.main import main
 from elf.fields import replace
+from lab.chaos.books import LOST, WRONG, Finding
 from lab.chaos.drawing import drawn
 from lab.chaos.features import FEATURES
-from lab.chaos.ledger import LOST, WRONG, Finding
 from lab.chaos.schedule import SAID, STORM_MS, Fault, Schedule
 from lab.chaos.shrink import shrunk
 from lab.chaos.story import Story, Verdict, play
@@ -89,7 +89,7 @@ def test_agents_and_masters_die_under_larger_windows_jobs_over_jobs_and_joined_o
 def test_what_others_have_of_an_agent_that_is_gone_for_good_is_in_the_last_words(seed: int) -> None:
     story = Story(schedule(gone, seed))
     assert story.play().findings == ()
-    (copied,) = story.ledger.gone.values()
+    (copied,) = story.ledger.replicas.gone.values()
     assert copied, "there was something to be saved"
 
 

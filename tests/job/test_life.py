@@ -232,7 +232,7 @@ def test_each_step_ends_as_asked_or_not_at_all_whoever_dies(victim: str, seed: i
         life.take(step, number)
     world = life.world
 
-    jobs = {uid for uid, *_ in life.ledger.windows}
+    jobs = {uid for uid, *_ in life.ledger.windows.committed}
     assert len(jobs) == 2, "of each generation"
 
     def left(agent: SimAgent) -> bool:

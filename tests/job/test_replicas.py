@@ -430,8 +430,8 @@ def test_who_leaves_hands_on_what_it_has_of_the_dead() -> None:
     victim.ended = GONE
     ledger = world.ledger
     assert ledger is not None
-    ledger.goes(victim.index, {agent.index for agent in world.agents if not agent.ended})
-    copied = ledger.gone[victim.index]
+    ledger.replicas.goes(victim.index, {agent.index for agent in world.agents if not agent.ended})
+    copied = ledger.replicas.gone[victim.index]
     assert copied
 
     def holders() -> list[SimAgent]:

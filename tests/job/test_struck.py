@@ -10,8 +10,8 @@ from elf.batch import decode
 from elf.fields import replace
 from elf.job.spec import JobSpec
 from lab.chaos.agent import SimAgent
+from lab.chaos.books import us_of
 from lab.chaos.engine import STREAM, plan
-from lab.chaos.ledger import us_of
 from lab.chaos.world import World
 
 EVERY_MS = 80

@@ -21,9 +21,10 @@ from elf.job.spec import Flow, JobSpec
 from elf.ql.plan import Plan
 from elf.wire.clients import Execute, Reply, WindowResult
 from lab.chaos.agent import SimAgent
+from lab.chaos.books import us_of
 from lab.chaos.engine import plan
 from lab.chaos.jobs import query_of
-from lab.chaos.ledger import Ledger, us_of
+from lab.chaos.ledger import Ledger
 from lab.chaos.world import World
 from tests.support.histories import settled
 from tests.support.long import cases

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 
+from lab.chaos.books import windows_of
 from lab.chaos.engine import SECOND
-from lab.chaos.ledger import Ledger, windows_of
+from lab.chaos.ledger import Ledger
 from lab.chaos.world import World
 
 SIZE_US = 2 * SECOND

@@ -10,8 +10,9 @@ from elf.job.rollup.decide import RootSettings
 from elf.job.rollup.root import Root
 from elf.job.spec import Flow
 from elf.ql.plan import Plan
+from lab.chaos.books import windows_of
 from lab.chaos.judge import Judge
-from lab.chaos.ledger import Ledger, windows_of
+from lab.chaos.ledger import Ledger
 from lab.chaos.world import World
 
 WRITES_MS = 20_000

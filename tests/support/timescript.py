@@ -46,8 +46,8 @@ from elf.ql.plan import Function
 from elf.windows import Sliding
 from elf.wire.clients import WindowResult
 from lab.chaos.agent import SimAgent
+from lab.chaos.books import us_of
 from lab.chaos.engine import SECOND, STREAM, Chunk, Source, plan
-from lab.chaos.ledger import us_of
 from lab.chaos.task import SimTask
 from lab.chaos.world import World
 

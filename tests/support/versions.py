@@ -14,8 +14,8 @@ from elf.job.spec import JobSpec, VersionRecord
 from elf.ql.plan import Plan
 from elf.windows import Sliding
 from elf.wire.base import Answer
+from lab.chaos.books import us_of
 from lab.chaos.engine import defined
-from lab.chaos.ledger import us_of
 from lab.chaos.reference import DROPPING
 from lab.chaos.world import World
 
