@@ -244,6 +244,27 @@ def test_a_change_that_nobody_answers_is_aborted_and_the_job_goes_on() -> None:
     assert sorted(versions(world, spec)) == [1, 2, 3], "a number is given once"
 
 
+@pytest.mark.parametrize("by_itself", [True, False])
+def test_what_a_job_prepares_by_itself_gives_way_to_a_person(by_itself: bool) -> None:
+    world = World(48, 4)
+    spec, until = begun(world, 30_000, rate_ms=400)
+    world.run(4_000)
+    reconfigure(world, spec, "alter", plan(2, where="abc"), note="rows", by_itself=True)
+    reconfigure(world, spec, "alter", plan(4, 2), note="other rows", by_itself=by_itself)
+    world.run_until(lambda: len(world.client_inbox) == 2, 20_000)
+    errors = {one.error for one in world.client_inbox if isinstance(one, Answer)}
+    world.client_inbox.clear()
+    world.run(26_000)
+    check(world, spec, until, least=8)
+    if by_itself:
+        assert errors == {"", "another change of it is under way; wait until that one is answered"}
+        assert sorted(versions(world, spec)) == [1, 2]
+        return
+    assert errors == {"", "nothing is changed: somebody has asked for another change"}
+    assert [one.state for one in versions(world, spec).values()] == ["finished", "aborted", "committed"]
+    assert all(a.node.log.is_over(spec.uid, 2) for a in world.agents)
+
+
 def test_a_restarted_master_finishes_what_was_pending() -> None:
     world = World(45, 4)
     spec, until = begun(world, 26_000, rate_ms=400)

@@ -190,21 +190,30 @@ class Master:
         by_itself: bool = False,
     ) -> list[Effect]:
         """PREPARE a version, which proposes flows of its own. ``by_ends``: it has the same windows and flows,
-        and makes all windows that are not made yet. ``by_itself``: no person asks for it.
-        Raises ``UserError``."""
-        self._asked("alter")
+        and makes all windows that are not made yet. ``by_itself``: no person asks for it; a version that is
+        prepared by itself gives way to a person. Raises ``UserError``."""
+        gives_way = self.state == "altering" and not by_itself and self._prepares_by_itself
+        if not gives_way:
+            self._asked("alter")
         old = self.current
         if spec.plan.does_as(old.spec.plan) and spec.scale == old.spec.scale:
             raise UserError(f"nothing changes: that is what version {old.number} does")
         kept, why = is_kept(old.spec.plan, spec.plan)
         if kept and why and not reset:
             raise UserError(f"{why}, which the new one can't go on with; say RESET to begin them anew")
+        if gives_way:
+            self._abort("somebody has asked for another change")
+            self._move("aborted")
         self._move("alter")
         cut = START_OF_TIME if immediately or (kept and (reset or why)) else END_OF_TIME
         after = 0 if by_ends or (kept and not why and not reset) else None
         record = VersionRecord(spec, after_us=after, cut_us=cut, note=note, by_itself=by_itself)
         self._prepare(record, now_ms)
         return [self._saved()]
+
+    @property
+    def _prepares_by_itself(self) -> bool:
+        return self.pending is not None and self.pending.version.record.by_itself
 
     def _prepare(self, record: VersionRecord, now_ms: int) -> None:
         """Until the version is committed, its record says by ``after_us`` that it is cut by ends, and by

@@ -17,7 +17,7 @@ from elf.job.catalog.log import CatalogLog
 from elf.job.catalog.readers import is_read
 from elf.job.effects import Effect, SaveJob, Send, TryFunctions
 from elf.job.events import WindowsCommitted
-from elf.job.group.master import Master
+from elf.job.group.master import Change, Master
 from elf.job.messages.groups import CreateJob, FunctionFailed, ReconfigureJob
 from elf.job.spec import Flow, JobSpec, flow_topic, flow_uid, range_topic, topics_of
 from elf.job.tables import why_unfit
@@ -88,7 +88,7 @@ class Reconfiguration:
                 else:
                     spec = self._next(request.definition, request.roots, request.authors)
                     spec = replace(spec, scale=request.scale)
-                reset, at_once = request.reset, request.immediately
+                reset, at_once, before = request.reset, request.immediately, master.change
                 if why := why_unfit(self._log.outputs(spec.uid), master.spec.plan, spec.plan):
                     raise UserError(why)
                 self._must_be_signed(spec)
@@ -100,6 +100,7 @@ class Reconfiguration:
                     immediately=at_once,
                     by_itself=request.by_itself,
                 )
+                self._end(before)
                 return self._prepared(request, found)
 
     def _back_to(self, number: int) -> JobSpec:
@@ -220,9 +221,8 @@ class Reconfiguration:
 
     # -- who waits -------------------------------------------------------------------------------------------
 
-    def _end(self) -> None:
-        """The askers of a change that has ended by now are to hear of it."""
-        change = self._master.change
+    def _end(self, change: Change | None) -> None:
+        """The asker of a change that has ended by now is to hear of it."""
         if change is None or change.asker is None or change.outcome is None:
             return
         error = f"nothing is changed: {change.outcome}" if change.outcome else ""
@@ -231,7 +231,7 @@ class Reconfiguration:
 
     def take_answers(self) -> list[tuple[ReconfigureJob | CreateJob, str]]:
         """Those who can be told by now, each with its error."""
-        self._end()
+        self._end(self._master.change)
         if not self.durable:
             return []
         found: list[tuple[ReconfigureJob | CreateJob, str]] = [*self._ended]
