@@ -104,7 +104,8 @@ def chaos(
         typer.Option(
             "--always",
             metavar="NAME,NAME...",
-            help="Every seed has these, not only some: moves, promises, regions, rings, scales, tables.",
+            help="Every seed has these, not only some: "
+            "moves, offloads, promises, regions, rings, scales, tables.",
         ),
     ] = None,
     json: JsonLine = False,

@@ -277,3 +277,9 @@ def test_options_that_mean_nothing(
         main(["sim", "chaos", *options])
     assert ended.value.code == 1
     assert error in capsys.readouterr().err
+
+
+def test_the_help_names_all_that_every_seed_may_have(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["sim", "chaos", "--help"])
+    assert f"{', '.join(FEATURES)}." in " ".join(capsys.readouterr().out.split())
