@@ -112,6 +112,34 @@ def test_a_key_changes_while_agents_die_and_no_row_is_lost() -> None:
     assert all(one.startswith(new.uid) for one in stored)
 
 
+def test_who_founds_a_table_is_known_while_the_next_one_takes_its_place() -> None:
+    """Agents that were away hear of both at once, and of those who came and left meanwhile."""
+    log = ringed(417, 1_000)[0].agents[0].node.log
+    (table,) = log.outputs()
+    new = replace(table, generation=2, options=(*table.options, ("of", table.uid)))
+    members = [f"10.0.0.{number}:7400" for number in range(6)]
+    rings = Rings()
+    rings.have(members)
+    first = [rings.replicas(place) for place in range(PARTS)]
+    rings.add(table)
+    rings.add(new)
+    rings.drop(table.uid)
+
+    def founders(uid: str, place: int) -> set[str]:
+        return {one for one in members if rings.founds(uid, place, one)}
+
+    for place in range(PARTS):
+        assert founders(table.uid, place) == set(first[place])
+        assert not founders(new.uid, place)
+    gone = first[0][1]
+    rings.have([one for one in members if one != gone])
+    rings.have(members)
+    assert gone in rings.replicas(0)
+    assert founders(table.uid, 0) == {first[0][0], first[0][2]}, "others have had its rows meanwhile"
+    rings.swap(RingSwapped(seq=1, uid=new.uid, number=7))
+    assert not founders(table.uid, 0)
+
+
 def test_a_change_is_paused_and_goes_on() -> None:
     world, _, until = ringed(416, 10_000)
     world.run(until - world.now + 4_000)

@@ -4,7 +4,7 @@ the key changes (``elf.job.ring``)."""
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from elf.job.messages.log import RingSwapped
 from elf.job.output import OutputSpec
@@ -15,14 +15,14 @@ Replicas = tuple[str, ...]
 
 @dataclass
 class _Ring:
-    """Of one table. ``first``: its replicas by its entry; ``ever``: of each part all that it has had, the
-    last ones first. ``moved``: parts that have had others than the first. ``swapped``: the number in that
-    entry (protocol 7.21); None while the table whose place it takes is read."""
+    """Of one table. ``ever``: of each part all the replicas that it has had, the last ones first.
+    ``founders``: those that it has had ever since its entry. ``swapped``: the number in that entry (protocol
+    7.21); None while the table whose place it takes is read: ``old``."""
 
     spec: OutputSpec
-    first: tuple[Replicas, ...]
     ever: list[Replicas]
-    moved: set[int] = field(default_factory=set)
+    founders: list[set[str]]
+    old: _Ring | None = None
     swapped: int | None = None
     before: int = 0
     """The same number of the table whose place it takes, which may still be behind it."""
@@ -44,19 +44,22 @@ class Rings:
         there = set(members)
         self._now = tuple(replicas(there, place) for place in range(PARTS))
         for ring in self._rings.values():
-            ring.moved |= {place for place in range(PARTS) if self._now[place] != ring.first[place]}
             ring.ever = [_first(*both) for both in zip(self._now, ring.ever, strict=True)]
+            for one in (ring, ring.old):
+                for place, founders in enumerate([] if one is None else one.founders):
+                    founders.intersection_update(self._now[place])
 
     def add(self, spec: OutputSpec) -> None:
         """A table; the one whose place it takes has not been dropped yet."""
         old = self._rings.get(spec.option("of"))
         ever = list(self._now) if old is None else list(old.ever)
         swapped, before = None if spec.option("of") else 0, (old.swapped or 0) if old is not None else 0
-        self._rings[spec.uid] = _Ring(spec, self._now, ever, swapped=swapped, before=before)
+        founders = [set() if spec.option("of") else set(part) for part in self._now]
+        self._rings[spec.uid] = _Ring(spec, ever, founders, old, swapped, before)
 
     def swap(self, entry: RingSwapped) -> None:
         if self.is_changing(entry.uid):
-            self._rings[entry.uid].swapped = entry.number
+            self._rings[entry.uid].swapped, self._rings[entry.uid].old = entry.number, None
 
     def drop(self, uid: str) -> None:
         self._rings.pop(uid, None)
@@ -81,11 +84,9 @@ class Rings:
 
     def founds(self, uid: str, place: int, address: str) -> bool:
         """Whether a replica begins with the first result of a table: the others get the rows of one that
-        has."""
-        ring = self._rings.get(uid)
-        if ring is None or ring.spec.option("of"):
-            return False
-        return place not in ring.moved and address in ring.first[place]
+        has. One that hears of the table together with the next one may be the only one that does."""
+        rings = [*self._rings.values(), *(one.old for one in self._rings.values() if one.old is not None)]
+        return any(one.spec.uid == uid and address in one.founders[place] for one in rings)
 
     def is_changing(self, uid: str) -> bool:
         """Whether a table is not read yet, but the one whose place it takes."""
