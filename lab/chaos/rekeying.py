@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from elf.job.catalog.log import CatalogLog
 from elf.job.messages.log import LogEntry, RekeyingPaused
 from elf.job.output import OutputSpec
-from elf.job.ring import PARTS, has_ring
+from elf.job.ring import PARTS, has_ring, majority
 from elf.job.tables import begun, is_shard, is_table, shard_uid, table_of
 
 if TYPE_CHECKING:
@@ -82,8 +82,9 @@ class Rekeyings:
 
 
 def _unfinished(world: World, log: CatalogLog, spec: OutputSpec) -> Iterator[str]:
-    """The same of a table with a ring."""
-    if log.rings.is_changing(spec.uid):
+    """The same of a table with a ring, which needs a majority of each part."""
+    parts = [[world.by_address[at].up for at in log.rings.replicas(place)] for place in range(PARTS)]
+    if log.rings.is_changing(spec.uid) and all(sum(part) >= majority(len(part)) for part in parts):
         yield f"table {spec.uid} has not taken the place of the one before"
     for place in range(PARTS):
         for at in log.rings.replicas(place):
