@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 import resource
-import selectors
+import select
 import signal
 import socket
 import subprocess
@@ -243,6 +243,8 @@ class Sandbox:
         self._cpu_us = 0
         self._frames: wire.Frames | None = None
         self._output = -1
+        self._either = select.poll()
+        """What it says and what it prints: of the process that there is."""
         self._partial = b""
         self._minute = 0
         self._logged = 0
@@ -259,6 +261,9 @@ class Sandbox:
             self._pid, sock, self._output = self._sandboxes.fork(self._limits)
             self._at_first, self._cpu_us = _resident_bytes(self._pid), 0
             self._frames = wire.Frames(sock, self._limits.frame_bytes)
+            self._either = select.poll()
+            self._either.register(sock, select.POLLIN)
+            self._either.register(self._output, select.POLLIN)
 
     def close(self) -> int:
         """End the process; its wait status."""
@@ -282,9 +287,8 @@ class Sandbox:
 
     def send(self, message: wire.ToSandbox, payload: bytes = b"") -> None:
         frames = self._opened()
-        frames.sock.settimeout(STARVED_TIMES * self._limits.call_secs)
         try:
-            frames.send(message, payload)
+            frames.send(message, payload, STARVED_TIMES * self._limits.call_secs)
         except TimeoutError:
             self._blocked()
         except OSError:
@@ -303,7 +307,6 @@ class Sandbox:
         except wire.Broken as error:
             self.close()
             raise SandboxError("output", str(error), ended=True) from None
-        self._drain()
         if isinstance(said, wire.Raised):
             if said.kind == "memory":
                 self.close()
@@ -314,23 +317,20 @@ class Sandbox:
         return said, payload
 
     def _wait(self, frames: wire.Frames, deadline: float) -> None:
-        with selectors.PollSelector() as selector:
-            selector.register(frames.sock, selectors.EVENT_READ)
-            selector.register(self._output, selectors.EVENT_READ)
-            had, last = _cpu_secs(self._pid), deadline + STARVED_TIMES * self._limits.call_secs
-            while True:
-                left = max(0.0, deadline - time.monotonic())
-                ready = {key.fileobj for key, _ in selector.select(min(left, LOOK_SECS))}
-                if self._output in ready and not self._drain():
-                    selector.unregister(self._output)
-                if frames.sock in ready:
-                    self._count()
-                    return
-                self._look()
-                if (now := time.monotonic()) >= deadline:
-                    deadline = min(last, now + self._starved(had))
-                    if deadline <= now:
-                        self._blocked()
+        had, last = self._cpu_us / 1e6, deadline + STARVED_TIMES * self._limits.call_secs
+        while not frames.has_more:
+            left = max(0.0, deadline - time.monotonic())
+            ready = {file for file, _ in self._either.poll(1e3 * min(left, LOOK_SECS))}
+            if self._output in ready and not self._drain():  # what it said before its answer is here by now
+                self._either.unregister(self._output)
+            if frames.sock.fileno() in ready:
+                self._count()
+                return
+            self._look()
+            if (now := time.monotonic()) >= deadline:
+                deadline = min(last, now + self._starved(had))
+                if deadline <= now:
+                    self._blocked()
 
     def _look(self) -> None:
         """What the kernel's own limits let through: a crowd of threads, and memory in some disguise."""

@@ -27,6 +27,10 @@ TIMEOUT_MS_MAX: Final = 60_000
 """Of a query."""
 Effects = Annotated[tuple[JobEffect, ...], msgspec.Meta(max_length=CALLBACK_SENDS_MAX)]
 _LENGTHS: Final = struct.Struct(">II")
+AT_ONCE_BYTES: Final = 64 << 10
+"""So much is written, or read, by one system call."""
+READ_BYTES_MAX: Final = 1 << 20
+"""Of a large frame, by one."""
 
 
 class LoadFunction(msgspec.Struct, frozen=True, tag=True):
@@ -131,13 +135,36 @@ class Frames:
     def __init__(self, sock: socket.socket, bytes_max: int) -> None:
         self.sock = sock
         self.bytes_max = bytes_max
+        self._rest = b""
+        """What has come behind the last frame."""
 
-    def send(self, message: ToSandbox | FromSandbox, payload: bytes | memoryview = b"") -> None:
-        """Blocks while the other end does not read; raises ``OSError`` when it is gone."""
+    @property
+    def has_more(self) -> bool:
+        """Whether something has: no honest sandbox says two things at once."""
+        return bool(self._rest)
+
+    def send(
+        self, message: ToSandbox | FromSandbox, payload: bytes | memoryview = b"", secs: float | None = None
+    ) -> None:
+        """Blocks while the other end does not read, for so long; raises ``OSError`` when it is gone, and
+        ``TimeoutError``."""
         head = _encode(message)
-        self.sock.sendall(_LENGTHS.pack(len(head), len(payload)) + head)
-        if len(payload):
-            self.sock.sendall(payload)
+        first = _LENGTHS.pack(len(head), len(payload)) + head
+        if len(payload) <= AT_ONCE_BYTES:  # one system call, and one time that the other end is woken
+            self._put(first + bytes(payload), secs)
+        else:
+            self._put(first, secs)
+            self._put(payload, secs)
+
+    def _put(self, data: bytes | memoryview, secs: float | None) -> None:
+        try:
+            sent = self.sock.send(data, socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            sent = 0
+        if sent < len(data):
+            self.sock.settimeout(secs)
+            self.sock.sendall(memoryview(data)[sent:])
+            self.sock.settimeout(None)
 
     def take_by_agent(self, secs: float) -> tuple[FromSandbox, bytes]:
         """What the sandbox said. Raises ``Broken``; ``EOFError`` when it is gone; ``TimeoutError`` when not
@@ -159,18 +186,27 @@ class Frames:
         return self._read(head_bytes, until), self._read(payload_bytes, until)
 
     def _read(self, size: int, until: float) -> bytes:
-        data = bytearray(size)
-        view, got = memoryview(data), 0
-        while got < size:
+        """So many bytes; what comes behind them is kept."""
+        found = bytearray(self._rest)
+        while len(found) < size:
+            found += self._come(min(max(size - len(found), AT_ONCE_BYTES), READ_BYTES_MAX), until)
+        self._rest = bytes(found[size:])
+        return bytes(found[:size])
+
+    def _come(self, bytes_max: int, until: float) -> bytes:
+        """Whatever comes next."""
+        try:
+            data = self.sock.recv(bytes_max, 0 if until == math.inf else socket.MSG_DONTWAIT)
+        except BlockingIOError:
             left = until - time.monotonic()
             if left <= 0:
-                raise TimeoutError
-            self.sock.settimeout(None if left == math.inf else left)
-            count = self.sock.recv_into(view[got:])
-            if not count:
-                raise EOFError
-            got += count
-        return bytes(data)
+                raise TimeoutError from None
+            self.sock.settimeout(left)
+            data = self.sock.recv(bytes_max)
+            self.sock.settimeout(None)
+        if not data:
+            raise EOFError
+        return data
 
 
 _PLAIN: Final = pa.ipc.IpcWriteOptions(use_threads=False)

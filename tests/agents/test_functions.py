@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
 from elf.errors import UserError
+from elf.functions import wire
 from elf.functions.checks import check_job, check_text
 from elf.functions.function import Done, Failed, UserFunction
 from elf.functions.sandbox import Limits, Sandboxes
@@ -154,6 +157,39 @@ def template_of(sandboxes: Sandboxes) -> subprocess.Popen[bytes]:
     """The process that the sandboxes are forked from."""
     assert sandboxes._template._zygote is not None
     return sandboxes._template._zygote
+
+
+def test_frames_come_whole_however_they_are_cut() -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        said, large = wire.Asks(7, b"a" * 16, "me/j", b"q", (), 5), os.urandom(3 << 20)
+        writer = wire.Frames(ours, 4 << 20)
+        reader = wire.Frames(theirs, 4 << 20)
+        for payload in (b"", b"few", large):
+            with ThreadPoolExecutor(1) as pool:
+                sending = [pool.submit(writer.send, said, payload) for _ in range(3)]
+                for sent in sending:
+                    assert reader.take_by_agent(60) == (said, payload)
+                    sent.result()
+        assert not reader.has_more
+        writer.send(said, b"few")
+        whole = theirs.recv(1 << 10)
+        with ThreadPoolExecutor(1) as pool:
+            taking = pool.submit(reader.take_by_agent, 60)
+            for place in range(len(whole)):
+                ours.sendall(whole[place : place + 1])
+            assert taking.result() == (said, b"few")
+        ours.sendall(whole + whole[:-1])
+        assert reader.take_by_agent(60) == (said, b"few")
+        assert reader.has_more
+        with pytest.raises(TimeoutError):
+            reader.take_by_agent(0.01)
+
+
+def test_what_does_not_read_holds_its_writer_up_for_so_long() -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs, pytest.raises(TimeoutError):
+        wire.Frames(ours, 64 << 20).send(wire.Done(), bytes(32 << 20), 0.05)
 
 
 def test_the_template_may_die(sandboxes: Sandboxes) -> None:
