@@ -50,6 +50,7 @@ from elf.job.commands import (
     SetOffloaded,
     SetWeights,
     TakeMapped,
+    TapsKept,
     Uninstall,
     Waited,
 )
@@ -240,6 +241,10 @@ class Feeding:
             self._replaying[name].forget(command.uid)
         if isinstance(command, Install) and command.flow.fragment.since_us is not None:
             self._replaying[name].begin(command)
+            return
+        if isinstance(command, TapsKept):
+            kept = stream.thread.submit(self._kept, stream, command, self._now_ms())
+            self._unless_quiet(stream, kept, command)
             return
         future = stream.thread.submit(stream.task.perform, command, self._now_ms())
         if isinstance(command, SetOffloaded | TakeMapped):
@@ -503,12 +508,22 @@ class Feeding:
         stream.idle_ms = now_ms = self._now_ms()
         idle = Idle(now_ms, stream.input.finished(), stream.input.gaps())
         future = stream.thread.submit(self._idled, stream, idle, stream.input.positions())
+        self._unless_quiet(stream, future, idle)
+
+    def _unless_quiet(self, stream: _Stream, future: Future[Outcome | None], command: Command) -> None:
+        """Have it told what comes of a command, unless that is None: the loop need not be woken."""
+        what = type(command).__name__
 
         def told(done: Future[Outcome | None]) -> None:
             if done.exception() is not None or done.result() is not None:
-                self._when_done(done, lambda outcome: self._worked(stream, "Idle", outcome or Outcome()))
+                self._when_done(done, lambda outcome: self._worked(stream, what, outcome or Outcome()))
 
         future.add_done_callback(told)
+
+    def _kept(self, stream: _Stream, command: TapsKept, now_ms: int) -> Outcome | None:
+        """On the thread of the stream task. None: nothing came of it."""
+        outcome = stream.task.perform(command, now_ms)
+        return None if outcome.is_quiet else outcome
 
     def _idled(self, stream: _Stream, idle: Idle, positions: tuple[Position, ...]) -> Outcome | None:
         """On the thread of the stream task. None: nothing came of it, and the loop need not be woken."""

@@ -41,6 +41,9 @@ from elf.transport.reader import Reader
 _NOW: Final = int(zmq.NOBLOCK)
 _NOW_MORE: Final = int(zmq.NOBLOCK | zmq.SNDMORE)
 """Flags as integers: to join two of the enum's costs as much as a send."""
+_EVENTS: Final = int(zmq.EVENTS)
+_READABLE: Final = int(zmq.POLLIN)
+_MORE: Final = int(zmq.RCVMORE)
 
 FRAMES_MAX: Final = 2
 """Frames of a message: envelope and payload."""
@@ -425,6 +428,8 @@ class ZeroMqTransport:
 
     def _read_routed(self, router: zmq.Socket[bytes]) -> bool:
         """One message that came to the listener, if there is one, and whose it is."""
+        if not _has_some(router):
+            return False
         try:
             identity = router.recv(_NOW, copy=False)
         except zmq.ZMQError:
@@ -442,6 +447,8 @@ class ZeroMqTransport:
 
     def _read_from(self, peer: str, dealer: zmq.Socket[bytes]) -> bool:
         """One message of a peer that we have connected to, if there is one."""
+        if not _has_some(dealer):
+            return False
         try:
             first = dealer.recv(_NOW)
         except zmq.ZMQError:
@@ -458,7 +465,7 @@ class ZeroMqTransport:
         frames: list[bytes] = []
         parts: list[bytes] = []
         size, why, part = 0, "", first
-        while part is not None or source.getsockopt(zmq.RCVMORE):
+        while part is not None or source.getsockopt(_MORE):
             part = source.recv(_NOW) if part is None else part
             size += len(part)
             if len(frames) >= FRAMES_MAX:
@@ -526,6 +533,11 @@ class _Peer:
             self.reader.close()
         else:
             self.socket.close()
+
+
+def _has_some(source: zmq.Socket[bytes]) -> bool:
+    """Whether a socket has a message: a third of what it takes to be told so by an exception."""
+    return bool(int(source.getsockopt(_EVENTS)) & _READABLE)
 
 
 def _secure(made: zmq.Socket[bytes], kind: int, security: Security) -> None:

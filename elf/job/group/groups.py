@@ -431,6 +431,8 @@ class JobGroups:
 
     def _delivering(self) -> list[Outputs]:
         """Those of jobs that have some."""
+        if not self._outputs:
+            return []
         here = (self._job_groups.get(uid) for uid in sorted(self._outputs))
         return [group.outputs for group in here if group is not None]
 
