@@ -258,6 +258,8 @@ def split_by_range(groups: pa.Table, keys: Sequence[str], count: int) -> tuple[p
     is in depends on the hash of its keys alone, and so is the same on every agent, in every pane, and for all
     rows (``elf.ql.cells``) of the group: the root of a range has complete sums.
     """
+    if count == 1:
+        return (groups,)
     places = range_places(groups, keys, count)
     return tuple(groups.filter(pa.array(places == np.uint64(place))) for place in range(count))
 

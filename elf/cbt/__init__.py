@@ -16,6 +16,6 @@ Nothing here knows streams, jobs or clocks.
 
 from elf.cbt.spill import SpillError, SpillStore
 from elf.cbt.tree import BufferTree
-from elf.cbt.windowed import WindowedTree
+from elf.cbt.windowed import FEW_ROWS, WindowedTree
 
-__all__ = ["BufferTree", "SpillError", "SpillStore", "WindowedTree"]
+__all__ = ["FEW_ROWS", "BufferTree", "SpillError", "SpillStore", "WindowedTree"]

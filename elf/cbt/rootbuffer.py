@@ -45,6 +45,8 @@ class RootBuffer:
         self._repeating = True
         self.stuck = False
         """A merge failed, and everything since then was put here, full or not."""
+        self._settled: pa.Schema | None = None
+        """It is one run of these types, and nothing has come since."""
 
     def __bool__(self) -> bool:
         return bool(self._tables) or self._groups is not None
@@ -76,6 +78,7 @@ class RootBuffer:
     def append(self, rows: pa.Table) -> None:
         """Put rows here, as they are."""
         if rows.num_rows:
+            self._settled = None
             self._tables.append(rows)
             self._tables_weight += weight(rows)
             self._tables_rows += rows.num_rows
@@ -114,6 +117,7 @@ class RootBuffer:
         return self._groups
 
     def _add(self, groups: native.GroupTable, part: pa.Table) -> None:
+        self._settled = None
         before = groups.count
         taken = self._layout.add(groups, part)
         self._capacity = groups.capacity
@@ -154,9 +158,14 @@ class RootBuffer:
         return None if run.num_rows < before * _REPEATING and self.weight <= self.weight_max // 2 else run
 
     def settle(self) -> None:
-        """Make it one run."""
-        if self:
+        """Make it one run, if it is not."""
+        if self and self._settled is not self._layout.schema:
             self.replace(self.sort())
+            self._settled = self._layout.schema
+
+    def loose(self) -> list[pa.Table] | None:
+        """The same as it came, to be kept; None where some of it is in the table of groups."""
+        return self.plain() if self._groups is None else None
 
     def plain(self) -> list[pa.Table]:
         """What is here, without hashes, in today's types."""

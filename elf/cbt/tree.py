@@ -254,9 +254,12 @@ class BufferTree:
         for run in self._runs():
             yield from self._final(run).to_batches()
 
-    def partials(self) -> pa.Table:
-        """All groups as merged partial aggregates, ordered by key hash: key columns, then state columns."""
-        return pa.concat_tables([self._layout.outward(run) for run in (self._none(), *self._runs())])
+    def partials(self, *, few_rows: int = 0) -> pa.Table:
+        """All groups as merged partial aggregates, ordered by key hash: key columns, then state columns. No
+        more than ``few_rows`` rows are given as they came: in that order, keys perhaps in several."""
+        few = self._root.loose() if self._top is None and self.rows <= few_rows else None
+        runs = [self._layout.outward(run) for run in (self._runs() if few is None else few)]
+        return pa.concat_tables(runs) if runs else self._layout.outward(self._none())
 
     def empty(self) -> None:
         """Forget everything but the types of the columns; what was spilled is taken out of the store."""

@@ -3,10 +3,10 @@
     rows ─▶ pane 41 (sealed) │ pane 42 (sealed) │ pane 43 (a buffer tree)      flush: merged groups of all
              └ forgotten when pane 41 + ``panes`` comes
 
-The panes that rows come for are buffer trees, a few at most. All others are *sealed*: one run of merged
-groups, compressed, in the bytes that a checkpoint has of it. So what the newest rows change is written anew
-and nothing else, and a pane that leaves takes its groups along: no aggregate has to be inverted, and maxima
-age as sums do. ``partials`` merges the panes and keeps them, in O(rows held).
+The panes that rows come for are buffer trees, a few at most. All others are *sealed*: one table of groups,
+merged unless they are few, compressed, in the bytes that a checkpoint has of it. So what the newest rows
+change is written anew and nothing else, and a pane that leaves takes its groups along: no aggregate has to be
+inverted, and maxima age as sums do. ``partials`` merges the panes and keeps them, in O(rows held).
 
 Pane ``p`` is event time ``[p * pane_us, (p + 1) * pane_us)``. The newest pane that rows came for is the last
 of the window, so what is held is bounded by the window and not by whoever reads. Rows of panes that are
@@ -27,6 +27,8 @@ from elf.cbt.tree import BufferTree
 
 OPEN_MAX: Final = 4
 """Panes that are buffer trees at once: those that rows came for last."""
+FEW_ROWS: Final = 1 << 10
+"""A pane of no more is kept as its rows came: whoever merges the panes merges them, too."""
 SMALL_BYTES: Final = 1 << 16
 """A sealed pane of no more is kept as it is read, too: reading it takes longer than merging it."""
 
@@ -119,17 +121,23 @@ class WindowedTree:
     def partials(self, since_us: int | None = None) -> pa.Table:
         """The groups of all panes that end after ``since_us`` (all, if None), merged: a row for each key, in
         no fixed order. The panes stay."""
+        found = self._since(since_us)
+        return merge_tables(found, self._keys, self._states) if found else self._none
+
+    def pieces(self, since_us: int | None = None) -> pa.Table:
+        """The same as it is held: a key may have several rows."""
+        return pa.concat_tables([self._none, *self._since(since_us)], promote_options="permissive")
+
+    def _since(self, since_us: int | None) -> list[pa.Table]:
         first = None if since_us is None else since_us // self.pane_us
-        found = [self._groups(pane) for pane in self.held() if first is None or pane >= first]
-        if not found:
-            return self._none
-        return found[0] if len(found) == 1 else merge_tables(found, self._keys, self._states)
+        return [self._groups(pane) for pane in self.held() if first is None or pane >= first]
 
     def _groups(self, pane: int) -> pa.Table:
+        """The groups of a pane; of a pane of few rows a key may have several."""
         if (found := self._tables.get(pane)) is not None:
             return found
         tree = self._open.get(pane)
-        found = decode(self._images[pane]) if tree is None else tree.partials()
+        found = decode(self._images[pane]) if tree is None else tree.partials(few_rows=FEW_ROWS)
         if found.nbytes <= SMALL_BYTES:
             self._tables[pane] = found
         return found

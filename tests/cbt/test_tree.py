@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
@@ -16,6 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from elf.aggregates import State
 from elf.cbt import BufferTree
 from elf.cbt.node import height
+from elf.cbt.run import Layout
 from elf.keys import KeyHash, UInt64s, hash_keys
 from tests.support.drawer import Drawer
 
@@ -221,3 +223,23 @@ def test_many_keys_make_a_high_tree_and_sealing_takes_it_down() -> None:
     tree.check()
     assert tree.split_off("pane", 3).num_rows == len(words) - len(taken)
     assert (tree.rows, height(tree._top)) == (0, 0)
+
+
+def test_what_is_one_run_already_is_not_merged_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    sorts, sort = list[int](), Layout.sort
+
+    def counted(layout: Layout, rows: Sequence[pa.Table]) -> pa.Table:
+        sorts.append(len(rows))
+        return sort(layout, rows)
+
+    monkeypatch.setattr(Layout, "sort", counted)
+    tree = BufferTree.of_partials(("k",), (State("n", "sum", identity_zero=True),))
+    tree.insert_partials(pa.table({"k": [None], "n": [1]}))
+    tree.insert_partials(pa.table({"k": [None], "n": [2]}))
+    assert tree.partials().to_pylist() == tree.partials().to_pylist() == [{"k": None, "n": 3}]
+    assert sorts == [2]
+    tree.insert_partials(pa.table({"k": pa.array([], pa.string()), "n": pa.array([], pa.int64())}))
+    assert tree.partials().schema.field("k").type == pa.string(), "as it is known to be by now"
+    tree.insert_partials(pa.table({"k": ["a"], "n": [4]}))
+    assert sorted(row["n"] for row in tree.partials().to_pylist()) == [3, 4]
+    assert sorts == [2, 1, 2]

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pytest
 
-from elf.aggregates import State
+from elf.aggregates import State, merge_tables
 from elf.cbt import WindowedTree
 from elf.errors import PeerError
 
@@ -55,13 +55,26 @@ def test_it_has_the_groups_of_the_last_panes_whatever_came_in_which_order(seed: 
         tree.insert_panes(*groups(some))
         newest = max((at // PANE_US for at, _, _ in (*rows, *some)), default=0)
         rows = [row for row in (*rows, *some) if row[0] // PANE_US > newest - PANES]
-        assert said(tree.partials()) == truth(rows, newest - PANES + 1)
         since = now - rng.randrange(60)
+        pieces = tree.pieces(since)  # before anything is merged
+        assert said(merge_tables([pieces], ("key",), STATES)) == truth(rows, since // PANE_US)
+        assert said(tree.partials()) == truth(rows, newest - PANES + 1)
         assert said(tree.partials(since)) == truth(rows, since // PANE_US)
+        assert said(merge_tables([tree.pieces()], ("key",), STATES)) == said(tree.partials())
         if rng.random() < 0.3:  # a crash
             again = a_tree()
             again.load(tree.images())
             tree = again
+
+
+def test_pieces_stay_as_they_were_when_more_comes() -> None:
+    tree = a_tree()
+    tree.insert_at(groups([(1, f"k{n}", n) for n in range(2_000)])[0], 1)  # in a table of groups
+    pieces = tree.pieces()
+    before = pieces.to_pylist()
+    tree.insert_at(groups([(2, f"k{n}", 7) for n in range(2_000)])[0], 2)
+    assert pieces.to_pylist() == before
+    assert said(tree.partials()) == truth([(1, f"k{n}", v) for n in range(2_000) for v in (n, 7)], 0)
 
 
 def test_only_panes_that_have_changed_are_written_anew() -> None:
