@@ -89,6 +89,7 @@ class Submissions:
             authorship_of(call),
             asked.loaded.pane_ms,
             trees=asked.loaded.trees,
+            timer_at_master=asked.loaded.timer_at_master,
         )
         spec = replace(spec, roots=(yield from self._roots(spec)))
         request = note.SubmitProgram(id=0, origin="", spec=spec, replace=asked.replace)
@@ -248,12 +249,13 @@ def program_row(spec: ProgramSpec, facts: note.ProgramStatus | None) -> dict[str
 def described(spec: ProgramSpec, facts: note.ProgramStatus | None, log: CatalogLog) -> dict[str, str]:
     """For DESCRIBE."""
     state, reason = told(spec, facts)
+    where = " at the master" if spec.timer_at_master else ""
     found = {
         "state": state,
         "master": facts.master if facts is not None else "",
         "creator": spec.creator,
         "class": f"{spec.title} of {spec.filename} ({spec.hash}), generation {spec.generation}",
-        "timer": f"every {spec.every_ms / 1000:g} s" if spec.every_ms else "none",
+        "timer": f"every {spec.every_ms / 1000:g} s{where}" if spec.every_ms else "none",
         "panes": f"of {spec.pane_ms / 1000:g} s" if spec.pane_ms else "none",
         "streams": ", ".join(sorted({tap.fragment.stream for tap in spec.taps})) or "none",
     }

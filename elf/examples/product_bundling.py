@@ -34,13 +34,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from elf.aggregates import split_by_range
 from elf.job import Lines, Rounds, lines_of
 
 JOINED = pa.schema([("one", pa.string()), ("other", pa.string())])
-"""Products that are joined: each but the least one of a bundle, beside a lesser one of it."""
+"""Products that are joined: each but one of a bundle, beside that one."""
 NONE = JOINED.empty_table()
 EDGES_BYTES_MAX = 7 << 19  # of an epoch's edges: with what is beside them they fit a message
 
@@ -50,6 +49,7 @@ class ProductBundling(Rounds):
 
     Attributes:
         at_once (bool): looks wait for no checkpoints (``Rounds``).
+        timer_at_master (bool): the master begins each look.
         every (float): seconds between two looks at the graph; edges are forgotten in such steps.
         window (float): seconds that an edge lives, up to the end of the step in which a look begins.
         user (str): the column with the user of a line.
@@ -74,6 +74,7 @@ class ProductBundling(Rounds):
     """
 
     at_once = True
+    timer_at_master = True
     every = 5.0  # seconds between two looks at the graph
     window = 300.0  # seconds that an edge lives
     user = "user.id"
@@ -168,11 +169,11 @@ class ProductBundling(Rounds):
     def contribute(self, message: Any) -> dict[str, Any]:
         part, covers = message["part"], {}
         if part == 0:
-            edges = self.flush("edges", since=message["since"]).select(["user_id", "product"])
+            edges = self.flush("edges", since=message["since"], merged=False).select(["user_id", "product"])
             kept, self.joins = joined(edges, NONE)
             self.parts = list(split_by_range(kept, ["user_id"], message["parts"]))
             self.parts_since = message["since"]
-            covers = lines_of(self.me, self.flush("covers"), "lines")
+            covers = lines_of(self.me, self.flush("covers", merged=False), "lines")
         if (self.parts_since, len(self.parts)) != (message["since"], message["parts"]):
             return {"lost": True, "edges": None, "users": 0, "joins": NONE, "covers": {}, "joined": False}
         edges, self.parts[part] = self.parts[part], self.parts[part].slice(0, 0)
@@ -216,37 +217,39 @@ class ProductBundling(Rounds):
 
 
 def joined(edges: pa.Table, joins: pa.Table) -> tuple[pa.Table, pa.Table]:
-    """Join the products of each user: one edge of each, and all joins, each with the least of its bundle."""
+    """Join the products of each user: one edge of each, and all joins, each with one product of its bundle.
+    The edges are of these, too: the more is joined, the fewer products there are to tell apart."""
     products = edges["product"].cast(pa.string())
     texts = pa.chunked_array([*joins["one"].chunks, *joins["other"].chunks, *products.chunks], pa.string())
     named = texts.combine_chunks().dictionary_encode()
-    ascending = pc.sort_indices(named.dictionary)
-    names, rank = named.dictionary.take(ascending), np.empty(len(ascending), np.int64)
-    rank[ascending.to_numpy()] = np.arange(len(ascending))
-    one, other, of_edges = np.split(rank[named.indices.to_numpy()], [joins.num_rows, 2 * joins.num_rows])
+    one, other, of_edges = np.split(named.indices.to_numpy(), [joins.num_rows, 2 * joins.num_rows])
 
-    users = edges["user_id"].combine_chunks().dictionary_encode().indices.to_numpy()
-    order = np.argsort(users, kind="stable")
-    first = np.ones(len(order), np.bool_)
-    first[1:] = np.diff(users[order]) != 0
-    beside = np.flatnonzero(~first)  # an edge of the same user stands before each of these
-    one = np.concatenate([one, of_edges[order[beside]]])
-    other = np.concatenate([other, of_edges[order[beside - 1]]])
+    known = edges["user_id"].combine_chunks().dictionary_encode()
+    users = known.indices.to_numpy()
+    likes = np.zeros(len(known.dictionary), np.int64)
+    likes[users] = of_edges  # one of those of each user, whichever
+    one, other = np.concatenate([one, likes[users]]), np.concatenate([other, of_edges])
 
-    least = least_of(one, other, len(names))
-    apart = np.flatnonzero(least != np.arange(len(names)))
-    pairs = [names.take(pa.array(apart)), names.take(pa.array(least[apart]))]
-    return edges.take(pa.array(order[first])), pa.table(pairs, schema=JOINED)
+    least = least_of(one, other, len(named.dictionary))
+    apart = np.flatnonzero(least != np.arange(len(least)))
+    of_users, of_apart = (named.dictionary.take(pa.array(least[some])) for some in (likes, apart))
+    kept = pa.table([known.dictionary, of_users], names=["user_id", "product"])
+    return kept, pa.table([named.dictionary.take(pa.array(apart)), of_apart], schema=JOINED)
 
 
 def least_of(one: npt.NDArray[np.int64], other: npt.NDArray[np.int64], count: int) -> npt.NDArray[np.int64]:
     """The least node of each node's component, where these pairs are joined."""
-    least = np.arange(count)
-    while True:
-        low, high = np.sort([least[one], least[other]], axis=0)
-        differ = low != high
-        if not differ.any():
-            return least
-        np.minimum.at(least, high[differ], low[differ])
+    least, rounds = np.arange(count), 0
+    while len(one):
+        differ = one != other
+        one, other = one[differ], other[differ]
+        low, high = np.minimum(one, other), np.maximum(one, other)
+        if rounds < 2:
+            least[high] = low  # one of several: that takes a tenth of the time, and leaves fewer pairs
+        else:
+            np.minimum.at(least, high, low)
+        rounds += 1
         while (least[least] != least).any():
             least = least[least]
+        one, other = least[one], least[other]
+    return least

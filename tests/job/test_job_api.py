@@ -92,6 +92,16 @@ def test_the_local_tree_is_inserted_flushed_and_emptied() -> None:
     assert sent[1] == 0
 
 
+def test_groups_are_there_though_others_of_their_chunk_cannot_be_read() -> None:
+    made = runner(QUERY, taps=(TAP,))
+    made.start(Place("a:1", 0))
+    groups = encode(pa.table({"k0": ["x"], "s0": pa.array([1], pa.int64()), "_pane": [0]}))
+    made.handle(calls.Rows("main", (("main", groups),)), Place("a:1", 0), groups, [])
+    with pytest.raises(PeerError):
+        made.handle(calls.Rows("main", (("main", groups),)), Place("a:1", 0), b"none", [])
+    assert [row["n"] for row in made.job.flush().to_pylist()] == [3]
+
+
 def test_a_query_carries_its_path_and_reply_answers() -> None:
     asked: list[tuple[object, ...]] = []
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
+import msgspec
 import pytest
 
 from agents.codec import pack
 from elf.fields import replace
+from elf.job.program import calls
 from elf.job.program.messages import DropProgram, ProgramStatus, SubmitProgram
+from elf.job.program.runner import JobRunner
 from elf.job.program.running import SENDS_MAX
 from elf.job.program.seats import uid_of
 from elf.job.program.spec import ProgramSpec, Tap
@@ -191,6 +195,51 @@ def test_looks_at_once_have_all_rows_and_the_next_master_gives_rounds_other_numb
     assert after.begun, "it looks, too"
     assert not begun.intersection(after.begun)
     assert any(agents == 4 for number, _, agents in after.state["looks"] if number in after.begun)
+
+
+TWO_QUERIES = """
+from elf.job import Job
+
+class Two(Job):
+    every = 0.5
+    timer_at_master = True
+    def start(self):
+        self.subscribe("SELECT key, COUNT(*) AS n FROM clicks GROUP BY key", name="main")
+        self.subscribe("SELECT key, COUNT(*) AS n FROM clicks GROUP BY key", name="other")
+        self.timers = 0
+    def on_timer(self):
+        self.timers += 1
+"""
+
+
+def test_timers_may_be_the_masters_alone_and_the_groups_of_a_chunk_come_by_one_call(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    handle, rows = JobRunner.handle, list[calls.Rows]()
+
+    def noted(runner: JobRunner, event: calls.Event, *others: Any) -> None:
+        rows.extend([event] if isinstance(event, calls.Rows) else [])
+        handle(runner, event, *others)
+
+    monkeypatch.setattr(JobRunner, "handle", noted)
+    world = World(6, 3)
+    world.start_all()
+    main = Tap("main", plan().fragment, (("k0", "key"),), (("s0", "n"),))
+    two = tapped(main), tapped(msgspec.structs.replace(main, name="other"))
+    submit(world, 1, replace(program(TWO_QUERIES, every_ms=500), definitions=two, timer_at_master=True))
+    running(world, 3)
+    world.run(500)
+    for agent in world.agents:
+        world.write(agent, world.now + 5_000)
+    world.run(9_000)
+    assert {(one.subscription, *(name for name, _ in one.beside)) for one in rows} == {("main", "other")}
+    truth = Counter(key for agent in world.agents for _, key in agent.log.rows)
+    for name in ("main", "other"):
+        groups = [row for job in jobs(world) for row in job.flush(name).to_pylist()]
+        assert truth == sum((Counter({row["key"]: row["n"]}) for row in groups), Counter[str]())
+    ((_, master_),) = masters(world)
+    assert master_.timers > 2
+    assert [job.timers for job in jobs(world)] == [0, 0, 0]
 
 
 def test_two_submit_one_name_at_once_one_wins_and_the_other_is_told() -> None:

@@ -36,7 +36,7 @@ from typing import Any, ClassVar
 import pyarrow as pa
 
 from elf.aggregates import State, merge_tables, split_by_range
-from elf.cbt import WindowedTree
+from elf.cbt import FEW_ROWS, WindowedTree
 from elf.job.program.callbacks import Callbacks
 from elf.job.program.calls import Subscription
 from elf.job.program.host import Host, JobError
@@ -56,6 +56,8 @@ class Job(Callbacks, Placed):
 
     Attributes:
         every (float | None): seconds between two ``on_timer``, at least 0.01. None: never.
+        timer_at_master (bool): whether ``on_timer`` is called at the master alone (of each tree). Agents are
+            not woken up for it.
         every_pane (float | None): seconds of event time between two ``on_pane``. None: never.
         trees (int | Sequence[str]): how many trees the job has, or their names; at most 32. Each has a master
             of its own, on another agent where there is one, and all agents are in all of them. With a number,
@@ -107,6 +109,8 @@ class Job(Callbacks, Placed):
 
     every: ClassVar[float | None] = None
     """Seconds between two ``on_timer``; None: never."""
+    timer_at_master: ClassVar[bool] = False
+    """Whether ``on_timer`` is called at the master alone."""
     every_pane: ClassVar[float | None] = None
     """Seconds of event time between two ``on_pane``; None: never."""
     trees: ClassVar[int | Sequence[str]] = 1
@@ -495,7 +499,7 @@ class Job(Callbacks, Placed):
         else:
             tree.insert_partials(paos)
 
-    def flush(self, name: str = "main", *, since: float | None = None) -> pa.Table:
+    def flush(self, name: str = "main", *, since: float | None = None, merged: bool = True) -> pa.Table:
         """All groups of a query since the last ``empty``, or of its window. The tree keeps them.
 
         With ``WINDOWING 300 SECONDS SLIDE 5 SECONDS`` in the query the tree has the groups of the last 300
@@ -506,6 +510,8 @@ class Job(Callbacks, Placed):
             name (str): the subscription of the query.
             since (float | None): for a query with a window: leave out the steps that have ended by then, in
                 seconds since the epoch; so that all agents look at the same time.
+            merged (bool): False: give what is there as it is, a group perhaps in several rows. It takes a
+                tenth of the time, for whoever only asks which groups there are, or merges them with others.
 
         Returns:
             pyarrow.Table: a row for each group, in no fixed order, with the columns of the query's SELECT
@@ -539,13 +545,16 @@ class Job(Callbacks, Placed):
             [{'product': 'Doom', 'clicks': 6}]
             >>> master.flush(since=master.now - 30).to_pylist()
             [{'product': 'Doom', 'clicks': 4}]
+            >>> master.flush(merged=False)["product"].to_pylist()
+            ['Doom', 'Doom']
         """
         tree, keys, states = self._host.tree(name)
         if isinstance(tree, WindowedTree):
-            return readable(tree.partials(None if since is None else int(1e6 * since)), keys, states)
+            since_us = None if since is None else int(1e6 * since)
+            return readable(tree.partials(since_us) if merged else tree.pieces(since_us), keys, states)
         if since is not None:
             raise JobError(f"query {name} has no WINDOWING: flush() gives all of it since the last empty()")
-        return readable(tree.partials(), keys, states)
+        return readable(tree.partials(few_rows=0 if merged else FEW_ROWS), keys, states)
 
     def empty(self, name: str = "main") -> None:
         """Forget the groups of a query: a new batch begins.

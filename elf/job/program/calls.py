@@ -70,9 +70,11 @@ class Keep(msgspec.Struct, frozen=True, tag=True):
 
 
 class Rows(msgspec.Struct, frozen=True, tag=True):
-    """A chunk's rows or groups for a subscription; the table is the payload."""
+    """A chunk's rows or groups for a subscription; the table is the payload. ``beside``: the chunk's groups
+    for other ones, and their tables."""
 
     subscription: str
+    beside: tuple[tuple[str, bytes], ...] = ()
 
 
 class Sent(msgspec.Struct, frozen=True, tag=True):
@@ -188,7 +190,13 @@ LASTING = SendTo | MulticastOut | FeedOut | AskFor | RouteOut
 
 def size_of(event: Event, payload: bytes) -> int:
     """How many bytes a call has."""
-    parts = event.parts if isinstance(event, Delivered) else event.values if isinstance(event, Fed) else ()
+    match event:
+        case Delivered(parts=parts) | Fed(values=parts):
+            pass
+        case Rows(beside=beside):
+            parts = tuple(table for _, table in beside)
+        case _:
+            parts = ()
     return len(payload) + len(getattr(event, "value", b"")) + sum(map(len, parts))
 
 
@@ -216,10 +224,11 @@ class Subscription(msgspec.Struct, frozen=True):
 
 class Loaded(msgspec.Struct, frozen=True):
     """A job that was loaded: its class, milliseconds between two timers and in a pane (0: none), its
-    subscriptions, and the names of its trees (keyed ones have numbers)."""
+    subscriptions, the names of its trees (keyed ones have numbers), and whether only masters have timers."""
 
     title: Name
     every_ms: Millis
     subscriptions: tuple[Subscription, ...]
     pane_ms: Millis = 0
     trees: TreeNames = ("0",)
+    timer_at_master: bool = False

@@ -223,6 +223,10 @@ class Keeping:
             self._since_ms = now_ms
         return self.number
 
+    def grows(self, size: int) -> None:
+        """The last call has so many bytes more."""
+        self._unkept_bytes += size
+
     def has_rows(self, tapped: Tapped, end: int) -> bool:
         """Whether the rows of a tap were given up to there."""
         steps = self._given.get(tapped)

@@ -323,7 +323,7 @@ class Programs:
             running.queries.pop(event.query, None)
             found.append(reply(event.query, error=f"{running.spec.name}: {event.reason}"))
         if event.state == "running" and before != "running":
-            if running.spec.every_ms and running.timer_ms is None:
+            if running.has_timer and running.timer_ms is None:
                 running.timer_ms = now_ms + running.spec.every_ms
             if before == "starting":
                 found.extend(running.taps(self._streams))
@@ -521,7 +521,11 @@ class Programs:
                     found.extend(self._call(running, pane, now_ms))
             elif not running.keeping.has_rows((tap.name, tap.source), tap.end):
                 if tap.payload:
-                    found.extend(self._call(running, calls.Rows(tap.name), now_ms, tap.payload))
+                    both = running.with_beside(found[-1], tap) if found else None
+                    if both is not None:
+                        found[-1] = both
+                    else:
+                        found.extend(self._call(running, calls.Rows(tap.name), now_ms, tap.payload))
                 running.keeping.gave_rows((tap.name, tap.source), tap.end)
         return found
 

@@ -115,7 +115,7 @@ def job_class(names: dict[str, object], filename: str) -> type[Job]:
     for name, value in dict(names.get(SETTINGS) or {}).items():  # type: ignore[call-overload]
         ours = {n for kind in made.__mro__ if kind not in Job.__mro__ for n in vars(kind)}
         known = sorted(n for n in ours if not n.startswith("_") and not callable(getattr(made, n)))
-        if name not in ("every", "trees") and name not in known:
+        if name not in ("every", "timer_at_master", "trees") and name not in known:
             raise UserCodeError(f"{made.__name__} has no setting {name}; it has {', '.join(known) or 'none'}")
         setattr(made, name, value)
     return made
@@ -194,7 +194,8 @@ class JobRunner:
         if pane is not None and all(one.app for one in subscriptions):
             raise UserCodeError("every_pane goes with rows: subscribe to a query, or to a stream")
         every_ms, pane_ms = (round((secs or 0) * 1000) for secs in (every, pane))
-        return Loaded(type(self.job).__name__, every_ms, subscriptions, pane_ms, trees)
+        at_master = bool(self.job.timer_at_master)
+        return Loaded(type(self.job).__name__, every_ms, subscriptions, pane_ms, trees, at_master)
 
     def state(self) -> bytes:
         """All that the job has now. Raises ``NotKept``."""
@@ -258,7 +259,7 @@ class JobRunner:
             case calls.Keep():
                 pass
             case calls.Rows():
-                self._rows(event.subscription, decode(payload))
+                self._all_rows(((event.subscription, payload), *event.beside))
             case calls.Sent():
                 job.on_recv(event.sender, unpack_value(event.value))
             case calls.Cast():
@@ -272,6 +273,17 @@ class JobRunner:
                 returned = job.deliver(event.app, unpack_value(event.value))
                 if self._query:
                     self.reply(returned)
+
+    def _all_rows(self, given: Iterable[tuple[str, bytes]]) -> None:
+        """Of a chunk: where some cannot be merged, the others are there all the same."""
+        failed: Exception | None = None
+        for name, encoded in given:
+            try:
+                self._rows(name, decode(encoded))
+            except Exception as error:
+                failed = failed or error
+        if failed is not None:
+            raise failed
 
     def _rows(self, name: str, table: pa.Table) -> None:
         tap, tree = self._taps[name], self._trees.get(name)

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
+from msgspec.structs import replace
+
 import overlay as ring
 from elf.job.commands import SetTaps
 from elf.job.effects import Work
@@ -15,7 +17,7 @@ from elf.job.program.calls import Place
 from elf.job.program.keeping import Keeping
 from elf.job.program.port import CallProgram, State
 from elf.job.program.seats import OWN, group_of, key_of, tree_of
-from elf.job.program.spec import ProgramSpec
+from elf.job.program.spec import ProgramSpec, Tapped
 
 SENDS_A_SEC: Final = 500
 SENDS_MAX: Final = 2 * SENDS_A_SEC
@@ -113,6 +115,11 @@ class Running:
         self.room -= size
         return True
 
+    @property
+    def has_timer(self) -> bool:
+        """Whether ``on_timer`` is called in its seat."""
+        return bool(self.spec.every_ms) and bool(self.seat or not self.spec.timer_at_master)
+
     def taps(self, streams: Iterable[str], *, wanted: bool = True) -> list[Work]:
         """Make the stream tasks of its streams compute what it wants, or stop. A master reads no stream."""
         spec = self.spec
@@ -140,6 +147,18 @@ class Running:
             return []
         number = self.keeping.calls(place.now_ms, calls.size_of(event, payload))
         return [CallProgram(self.key, event, place, payload, number)]
+
+    def with_beside(self, last: object, tap: Tapped) -> CallProgram | None:
+        """The last call, if it gives groups of the same chunk, with these beside them: groups call nobody's
+        code, so one call is as good as two. None: it does not."""
+        if not isinstance(last, CallProgram) or (last.uid, last.number) != (self.key, self.keeping.number):
+            return None
+        event = last.event
+        if not isinstance(event, calls.Rows) or not {tap.name, event.subscription} <= self.spec.grouped:
+            return None
+        self.keeping.grows(len(tap.payload))
+        beside = (*event.beside, (tap.name, tap.payload))
+        return replace(last, event=replace(event, beside=beside))
 
     def passed(self, stream: str, until_us: int, streams: Iterable[str]) -> Iterator[calls.Pane]:
         """The panes of which all rows have come, in all of its ``streams`` here: each is to be called."""

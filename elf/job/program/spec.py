@@ -88,9 +88,9 @@ class Tapped(msgspec.Struct, frozen=True, eq=False):
 class ProgramSpec:
     """A job in Python as its creator sent it. ``title``: the name of its class; ``subscription``: that of the
     request, so that a repeat is recognised; ``every_ms``: between two timers, and ``pane_ms``: of a pane of
-    event time, 0 for none; ``definitions``: what its taps are made from; ``apps``: app ids whose multicasts
-    it wants; ``trees``: what people call its trees, of which each has a master. It may be ``unusable``, as
-    ``elf.job.spec.JobSpec``."""
+    event time, 0 for none; ``timer_at_master``: agents have no timer; ``definitions``: what its taps are made
+    from; ``apps``: app ids whose multicasts it wants; ``trees``: what people call its trees, of which each
+    has a master. It may be ``unusable``, as ``elf.job.spec.JobSpec``."""
 
     name: Name
     creator: Name
@@ -110,6 +110,7 @@ class ProgramSpec:
     trees: TreeNames = ("0",)
     roots: Annotated[tuple[Address, ...], msgspec.Meta(max_length=TREES_MAX)] = ()
     """Where the job groups of its trees after the first are bootstrapped."""
+    timer_at_master: bool = False
 
     @cached_property
     def unusable(self) -> str:
@@ -130,7 +131,12 @@ class ProgramSpec:
             for groups in (one.groups,)
         )
 
-    @property
+    @cached_property
+    def grouped(self) -> frozenset[str]:
+        """The names of those that are groups."""
+        return frozenset(tap.name for tap in self.taps if tap.states)
+
+    @cached_property
     def app(self) -> bytes:
         """App id, and key of its tree: requests for the job go to the node nearest to it."""
         return app_id(self.name, self.creator)
@@ -146,7 +152,7 @@ class ProgramSpec:
         """The uids of the job groups of its trees."""
         return tuple(group_uid(self.uid, place) for place in range(len(self.trees)))
 
-    @property
+    @cached_property
     def uid(self) -> str:
         return f"{self.app.hex()}.{self.generation}"
 
