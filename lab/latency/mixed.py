@@ -9,7 +9,7 @@ rows are done that are not left out; what its last chunk waits for is in it.
 |---|---|---|
 | ``weights`` | all flows of a chunk in one pass | rows by weight, as agents do (``elf.planning.overload``) |
 | ``ordered`` | (chunk, flow) tasks, the earliest deadline first | the same, by the flow that is latest |
-| ``cost-aware`` | the same | tasks by Algorithm 2, whole |
+| ``cost-aware`` | the same | tasks by Algorithm 2, but for one row in ``WEIGHT_MAX`` for the others |
 
 Tasks are cut into slices of ``SLICE_MS``, so that who is in a hurry waits for no more than one. What waits is
 in memory: of ``ordered`` at most ``WAITING_ROWS``, beyond which the oldest is done first.
@@ -23,6 +23,7 @@ from typing import Any, Final
 
 import msgspec
 
+from elf.planning.budgets import WEIGHT_MAX
 from elf.planning.overload import LOOK_MS, FlowLoad, Lag, Overload
 from lab.latency.deadlines import Task, Tasks
 
@@ -205,9 +206,16 @@ def ordered(load: Load) -> Run:
 
 
 def cost_aware(load: Load) -> Run:
+    """What is left of tasks that are left out is done in their turn."""
     run, tree = Run(load), Tasks()
     coming, parts = deque(chunks(load)), defaultdict[int, tuple[int, int, float]]()
     names = 0
+
+    def cut(dropped: list[Task]) -> None:
+        for task in dropped:
+            number, window, rows = parts.pop(task.name)
+            run.does(number, window, rows / WEIGHT_MAX, task.cost / WEIGHT_MAX)
+
     while coming or len(tree):
         if coming and (run.now >= coming[0].end or not len(tree)):
             chunk = coming.popleft()
@@ -222,9 +230,9 @@ def cost_aware(load: Load) -> Run:
                     until = (chunk.window + 1) * WINDOW_MS + flow.within_ms
                     new.append(Task(part * flow.row_ms, until, names))
                     rows, names = rows - part, names + 1
-            tree.offer(new, run.now)
+            cut(tree.offer(new, run.now))
             continue
-        tree.offer((), run.now)
+        cut(tree.offer((), run.now))
         if (task := tree.next()) is not None:
             number, window, rows = parts.pop(task.name)
             run.does(number, window, rows, task.cost)
