@@ -21,7 +21,7 @@ from lab.bench.within.bench import ENGINES, Within, engines
 from lab.bench.within.beside import Beside, Seen, Took, beside
 from lab.bench.within.kept import STREAM, Kept
 from lab.bench.within.load import LINES, WORKLOADS, Lines, Workload
-from lab.bench.within.overload import JOBS, Costs, job_of, judged
+from lab.bench.within.overload import JOBS, UNLIKE, Costs, job_of, judged, promise_of
 
 SCHEMA = Schema(
     (Column("ts", "timestamp"), *(Column(name, "text") for name in ("person", "word", "text"))), "ts"
@@ -69,12 +69,17 @@ def test_windows_that_are_late_and_rows_that_are_left_out_are_not_done() -> None
     zero = Meter(0.0, 0.0, 0, 0, 0, 0, 0)
     half, all_ = Meter(0.1, 0.9, 0, 0, 0, 0, 0), Meter(0.3, 1.7, 0, 0, 0, 0, 0)
     windows = [window(100, 5_000, 0, 1_500), window(101, 5_000, 1_000, 900), window(101, 5_000, 1_000, 1_200)]
-    found = judged(windows, costs, (5_000, 7_000), [(100.0, zero), (101.0, half), (102.0, all_)])
+    meters = [(100.0, zero), (101.0, half), (102.0, all_)]
+    found = judged([(1_000, one) for one in windows], costs, (5_000, 7_000), meters)
     assert found.of_oracle == 0.4, "4,000 of the 10,000 pairs for which there was a second"
     assert found.in_time == round(1 / JOBS, 3)
     assert found.sampled == 0.2
     assert found.of_oracle_all == 0.2
     assert (found.core, found.loop_share) == (1.0, 0.15)
+    assert found.in_time_each == {"1000": 0.5}
+    unlike = judged([(5_000, windows[1]), (100, windows[2])], costs, (5_000, 7_000), meters)
+    assert unlike.in_time_each == {"100": 0.0, "5000": 1.0}, "each within what its own job promises"
+    assert {promise_of(number, UNLIKE) for number in range(JOBS)} == {*UNLIKE}
 
 
 def test_the_report_has_other_engines_beside_the_same_workload_and_says_which_runs_kept_it() -> None:

@@ -10,6 +10,7 @@ rate at which the backlog was done. Then an oracle, which knows all of this and 
 from __future__ import annotations
 
 import asyncio
+import statistics
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
@@ -28,8 +29,9 @@ JOBS: Final = 8
 """That promise something, all equally dear."""
 PATTERNS: Final = 10
 """Regular expressions of each, which replace every word."""
-BOUND_MS: Final = 1_000
-PROMISE: Final = f" WITHIN {BOUND_MS} MILLISECONDS FOR 99 PERCENT BEST EFFORT"
+ALIKE: Final = (1_000,)
+UNLIKE: Final = (100, 1_000, 5_000)
+"""What jobs promise, in turns (ms)."""
 IDLE_RATE: Final = 50.0
 BACKLOG: Final = 20_000
 SETTLES_SECS: Final = 20.0
@@ -74,6 +76,13 @@ class Overloaded(msgspec.Struct, frozen=True):
     in_time_all: float
     core: float
     loop_share: float
+    in_time_each: dict[str, float] = {}
+    """By bound, once weights have settled."""
+
+
+def promise_of(number: int, bounds: Sequence[int]) -> int:
+    """What a job promises."""
+    return bounds[number % len(bounds)]
 
 
 def job_of(number: int) -> str:
@@ -85,13 +94,13 @@ def job_of(number: int) -> str:
     return f"SELECT COUNT(*) AS n, {sums} FROM {STREAM} WINDOWING 1 SECONDS LATENESS 0 SECONDS"
 
 
-def overloaded(folder: Path, times: float, seconds: float) -> Overloaded:
+def overloaded(folder: Path, times: float, seconds: float, bounds: Sequence[int] = ALIKE) -> Overloaded:
     """``times``: of what can be done. Raises ``ElfError``."""
     more = {"web-000": stream_of(folder / "web-000")}
-    return on_fleet(folder, 1, lambda fleet: _overloaded(fleet, times, seconds), more=more)
+    return on_fleet(folder, 1, lambda fleet: _overloaded(fleet, times, seconds, bounds), more=more)
 
 
-async def _overloaded(fleet: ControlFleet, times: float, seconds: float) -> Overloaded:
+async def _overloaded(fleet: ControlFleet, times: float, seconds: float, bounds: Sequence[int]) -> Overloaded:
     await fleet.start()
     load = Load([fleet.places[0].clicks], IDLE_RATE)
     async with fleet.client() as client:
@@ -112,7 +121,7 @@ async def _overloaded(fleet: ControlFleet, times: float, seconds: float) -> Over
         async with load.on():
             for number in range(JOBS // 2):
                 await client.sql(f"DROP JOB plain{number}")
-            await _jobs(client, range(JOBS), PROMISE)
+            await _jobs(client, range(JOBS), bounds)
             reads = (windows_of(client, f"plain{n}", seconds + WAIT_SECS) for n in range(JOBS))
             reading = [asyncio.create_task(one) for one in reads]
             load.rate = times * could
@@ -122,7 +131,11 @@ async def _overloaded(fleet: ControlFleet, times: float, seconds: float) -> Over
                 (meter,) = await read(fleet.running)
                 meters.append((time.time(), meter))
             load.rate = IDLE_RATE
-            windows = [one for found in await asyncio.gather(*reading) for one in found]
+            windows = [
+                (promise_of(number, bounds), one)
+                for number, found in enumerate(await asyncio.gather(*reading))
+                for one in found
+            ]
     return judged(windows, costs, (could, times * could), meters)
 
 
@@ -134,8 +147,12 @@ async def _cpu_of(fleet: ControlFleet, work: Callable[[], Awaitable[None]]) -> f
     return after.since(before).cpu_s
 
 
-async def _jobs(client: Client, numbers: range, promise: str = "") -> None:
+async def _jobs(client: Client, numbers: range, bounds: Sequence[int] = ()) -> None:
     for number in numbers:
+        promise = ""
+        if bounds:
+            within = promise_of(number, bounds)
+            promise = f" WITHIN {within} MILLISECONDS FOR 99 PERCENT BEST EFFORT"
         await client.sql(f"CREATE JOB plain{number} AS {job_of(number)}{promise}")
 
 
@@ -164,27 +181,35 @@ async def _window_of(client: Client, start: int) -> None:
 
 
 def judged(
-    windows: Sequence[Window],
+    windows: Sequence[tuple[int, Window]],
     costs: Costs,
     rates: tuple[float, float],
     meters: Sequence[tuple[float, Meter]],
 ) -> Overloaded:
-    """``meters``: before the overload, when weights have settled, and after it."""
+    """``windows``: with what their jobs promise. ``meters``: before the overload, when weights have settled,
+    and after it."""
+
+    def kept(bound: int, window: Window) -> bool:
+        return _count(window, "took_ms") <= bound
 
     def share(first: tuple[float, Meter], last: tuple[float, Meter]) -> tuple[float | None, float, float]:
         """Pairs beside an oracle's, windows in time, pairs left out; of the windows within that time."""
         begin, end = -(-first[0] // 1), last[0] // 1
-        there = [one for one in windows if one.start and begin <= one.start.timestamp() < end]
-        kept = [one for one in there if _count(one, "took_ms") <= BOUND_MS]
-        done = sum(_count(one, "rows_in") - _count(one, "sampled") for one in kept)
-        pairs, left_out = (sum(_count(one, name) for one in there) for name in ("rows_in", "sampled"))
+        there = of(begin, end)
+        there_in_time = [one for bound, one in there if kept(bound, one)]
+        done = sum(_count(one, "rows_in") - _count(one, "sampled") for one in there_in_time)
+        pairs, left_out = (sum(_count(one, name) for _, one in there) for name in ("rows_in", "sampled"))
         secs = last[0] - first[0]
         oracle = costs.pairs(rates[1] * secs, last[1].since(first[1]).cpu_s, secs) * (end - begin) / secs
-        in_time = len(kept) / (JOBS * (end - begin))
+        in_time = len(there_in_time) / (JOBS * (end - begin))
         of_oracle = round(done / oracle, 3) if oracle else None
         return of_oracle, round(in_time, 3), round(left_out / max(1, pairs), 3)
 
+    def of(begin: float, end: float) -> list[tuple[int, Window]]:
+        return [one for one in windows if one[1].start and begin <= one[1].start.timestamp() < end]
+
     begun, settled, ended = meters
+    each = of(-(-settled[0] // 1), ended[0] // 1)
     spent, secs = ended[1].since(begun[1]), ended[0] - begun[0]
     of_all, in_time_all, _ = share(begun, ended)
     return Overloaded(
@@ -195,6 +220,10 @@ def judged(
         in_time_all,
         round(spent.cpu_s / secs, 3),
         round(spent.loop_s / max(spent.cpu_s, 0.01), 4),
+        {
+            str(bound): round(statistics.mean(kept(*one) for one in each if one[0] == bound), 3)
+            for bound in sorted({bound for bound, _ in each})
+        },
     )
 
 
