@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from elf.job.catalog.log import CatalogLog
-from elf.job.messages.log import LogEntry, RekeyingPaused
+from elf.job.messages.log import LogEntry, OutputAdded, RekeyingPaused
 from elf.job.output import OutputSpec
 from elf.job.ring import PARTS, has_ring, majority
 from elf.job.tables import begun, is_shard, is_table, shard_uid, table_of
@@ -38,10 +38,15 @@ class Rekeyings:
     def heard(self, entry: LogEntry) -> None:
         """A new entry of the catalog log."""
         if isinstance(entry, RekeyingPaused):
-            self._paused.pop(entry.uid, None)
-            self._stand.pop(entry.uid, None)
+            self._goes_on(entry.uid)
             if entry.paused:
                 self._paused[entry.uid] = entry.seq
+        elif isinstance(entry, OutputAdded) and entry.spec.option("of"):
+            self._goes_on(entry.spec.option("of"))  # the next table needs its rows
+
+    def _goes_on(self, uid: str) -> None:
+        self._paused.pop(uid, None)
+        self._stand.pop(uid, None)
 
     def look(self, world: World) -> None:
         """By now all agents may know of a pause; and again, soon."""
