@@ -63,6 +63,7 @@ class Audit:
         self._seen: dict[bytes, _Seen] = {}
         self._unsaid = 0
         self._closing = False
+        self._closed = threading.Event()
         self._failing = False
         self.lost = 0
         """Records that are in no file."""
@@ -99,6 +100,7 @@ class Audit:
         with self._some:
             self._tell_repeats(float("inf"))
             self._closing = True
+            self._closed.set()
             self._some.notify()
         self._thread.join()
 
@@ -122,7 +124,8 @@ class Audit:
         self._unsaid = 0
         self._bytes += size
         self._waiting.append({"at": at, **record, **lost})
-        self._some.notify()
+        if len(self._waiting) == 1:  # else the thread knows, and gathers
+            self._some.notify()
 
     # -- on its thread ---------------------------------------------------------------------------------------
 
@@ -133,8 +136,8 @@ class Audit:
                 while not self._waiting and not self._closing:
                     self._some.wait(self._until_repeats())
                     self._tell_repeats(time.monotonic())
-                if not self._closing:
-                    self._some.wait_for(lambda: self._closing, GATHER_SECS)
+            self._closed.wait(GATHER_SECS)
+            with self._some:
                 records, self._waiting, self._bytes = list(self._waiting), deque(), 0
                 closing = self._closing
             opened = opened or self._try(self._open)

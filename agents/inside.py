@@ -57,7 +57,7 @@ class Inside:
     async def _replies(self, asked: Execute | Call, limit_secs: float) -> AsyncGenerator[Reply | Published]:
         """``limit_secs`` is for the first one."""
         client, loop = f"client:inside-{next(_numbers)}", asyncio.get_running_loop()
-        inbox = self._driver.open_client(client)
+        inbox, is_open = self._driver.open_client(client), True
         try:
             self._driver.from_client(client, asked, self._who)
             began = heard = loop.time()
@@ -78,11 +78,14 @@ class Inside:
                     continue
                 answered = True
                 if isinstance(arrived, Failed):
+                    is_open = False
                     raise UserError(arrived.text)
                 if isinstance(arrived, Reply | Published):
+                    is_open = not (isinstance(arrived, Reply) and arrived.done)
                     yield arrived
-                    if isinstance(arrived, Reply) and arrived.done:
+                    if not is_open:
                         return
         finally:
-            self._driver.from_client(client, Cancel(request=1), self._who)
+            if is_open:
+                self._driver.from_client(client, Cancel(request=1), self._who)
             self._driver.close_client(client)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -42,6 +42,7 @@ FORGET_MS: Final = 1_000
 """What is forgotten within so long is one transaction."""
 
 Effect = NodeEffect | groupstore.ApplyRun
+Found = TypeVar("Found")
 
 
 class Loop:
@@ -216,9 +217,7 @@ class Loop:
                 me = self.node.me.address
                 self._read("read windows", partial(windowcommits.windows_again, effect, store, me))
             case do.LookUp():
-                # who asks for rows of a key does not wait for those of all keys
-                own: Queue = "tables" if isinstance(effect.request, ReadTable) else "compute"
-                self._read("look up", partial(looked_up, effect, store), own)
+                self._look_up(effect)
             case do.SaveTable() | do.SaveShard():
                 work.submit("groups", partial(store.tables.keep, effect), self.handle)
             case do.Deliver():
@@ -246,24 +245,27 @@ class Loop:
             case _:
                 raise TypeError(f"no such effect: {effect!r}")
 
+    def _look_up(self, effect: do.LookUp) -> None:
+        """Rows of one key are looked up at once: another thread would take longer to begin. Who asks for
+        rows of a key that is not found so soon does not wait for those of all keys."""
+        asked, about = effect.request, "look up"
+        if isinstance(asked, ReadTable):
+            found = _tried(partial(pointed_at, asked, self.store), about)
+            if found is not None:
+                self._ports.clock.soon(partial(self._was_read, found))
+                return
+        own: Queue = "tables" if isinstance(asked, ReadTable) else "compute"
+        self._read(about, partial(looked_up, effect, self.store), own)
+
     def _read(self, about: str, work: Callable[[], NodeEvent], queue: Queue = "compute") -> None:
         """What somebody has asked to read, and changes nothing here: if it fails, nobody gets it."""
+        self._ports.work.submit(queue, partial(_tried, work, about), self._was_read)
 
-        def tried() -> NodeEvent | do.Faulted:
-            try:
-                return work()
-            except StoreError:
-                raise
-            except Exception as error:
-                return do.Faulted(error, about)
-
-        def then(found: NodeEvent | do.Faulted) -> None:
-            if isinstance(found, do.Faulted):
-                self._ports.reports.told(found)
-            else:
-                self.handle(found)
-
-        self._ports.work.submit(queue, tried, then)
+    def _was_read(self, found: NodeEvent | do.Faulted) -> None:
+        if isinstance(found, do.Faulted):
+            self._ports.reports.told(found)
+        else:
+            self.handle(found)
 
     # -- tidying up ------------------------------------------------------------------------------------------
 
@@ -318,6 +320,22 @@ def forget(store: Store, names: Sequence[SnapshotName]) -> None:
     disk."""
     with store.unsynced():
         store.delete_snapshots(names)
+
+
+def _tried(work: Callable[[], Found], about: str) -> Found | do.Faulted:
+    """What it comes to; of an error that is not the store's, that alone."""
+    try:
+        return work()
+    except StoreError:
+        raise
+    except Exception as error:
+        return do.Faulted(error, about)
+
+
+def pointed_at(asked: ReadTable, store: Store) -> was.Consulted | None:
+    """Rows of a table that have one key, if that takes no longer than a hand-over to a thread."""
+    found = store.tables.point(asked)
+    return None if found is None else was.Consulted(asked, *tablestore.encoded(found))
 
 
 def looked_up(effect: do.LookUp, store: Store) -> was.Consulted:

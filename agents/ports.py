@@ -65,7 +65,8 @@ Queue = Literal[
 - ``replicas``: other agents' snapshots, in order.
 - ``programs``: checkpoints of jobs in Python, in order; durable before it is told.
 - ``outputs``: results are brought out of the fleet, several at a time; the store is only read.
-- ``tables``: rows of tables are looked up for people, one question after the other; the store is only read.
+- ``tables``: rows of tables are looked up for people, one question after the other, where that takes longer
+  than to hand it over; the store is only read.
 - ``aside``: the store is tidied up, and nobody waits for that.
 """
 

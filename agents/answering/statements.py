@@ -88,6 +88,7 @@ from elf.wire.clients import (
 
 if TYPE_CHECKING:  # sqlglot takes 10 MB: it is imported at the first statement, which most agents never see
     from elf.ql import changes, statements
+    from elf.ql.prepared import Prepared
 
 STREAM_PREFIX = "stream:"
 """What stands before a stream's name where a job's might stand."""
@@ -151,7 +152,10 @@ class Statements:
         self._aggregates = Aggregates(log, fleet, self.creators)
         self._once = Once(log)
         self._one_shots = 0
-        self._has_read = False
+        self.looks = False
+        """Set where a text is one SELECT over a table, which reads and changes nothing."""
+        self._forms: Prepared | None = None
+        """None: the parser is not loaded yet."""
 
     # -- statements ------------------------------------------------------------------------------------------
 
@@ -179,22 +183,35 @@ class Statements:
                     "a SELECT, SUBSCRIBE, ROWS OF or PREVIEW can only be the last of several statements"
                 )
             yield from self._statement(asked, statement, now_ms, who)
+        self.looks = len(parsed) == 1 and isinstance(parsed[0], keyed.TableSelect)
         return (yield from self._statement(asked, parsed[-1], now_ms, who))
 
     def _read(
         self, text: str, who: Principal | None
     ) -> Generator[list[Ask], list[Answer], list[statements.Statement]]:
-        """The statements of a text. A short one is read at once: beside the loop it would wait for plans. The
-        first one loads the parser, there."""
-        read = partial(_parsed, text, who, self._table_reads.names())
-        if self._has_read and len(text) <= SHORT_CHARS:
-            return read()
-        parsed = yield from offload(read)
-        self._has_read = True
+        """The statements of a text. One that asks for rows of a table as another one did, with other values,
+        is not parsed again; a short one is read at once: beside the loop it would wait for plans. The first
+        one loads the parser, there."""
+        names = self._table_reads.names()
+        read = partial(_parsed, who=who, tables=names)
+        if self._forms is not None and (known := self._forms.known(text, names)) is not None:
+            _allow(known, who)
+            return [known]
+        if self._forms is not None and len(text) <= SHORT_CHARS:
+            parsed = read(text)
+        else:
+            parsed = yield from offload(partial(read, text))
+        if self._forms is None:
+            from elf.ql.prepared import Prepared
+
+            self._forms = Prepared()
+        self._forms.learn(text, parsed, read)
         return parsed
 
     def _for_owner(self, asked: Execute, statement: statements.Statement, who: Principal | None) -> Execute:
         """An admin changes jobs of others as if they were their owners."""
+        if who is None or who.kind != "person" or not who.may("admin"):
+            return asked
         from elf.ql import aggregates, changes, keyed, outputs, statements
 
         kinds = (
@@ -207,8 +224,6 @@ class Statements:
             | statements.DropJob
             | statements.NotifyJob
         )
-        if who is None or who.kind != "person" or not who.may("admin"):
-            return asked
         spec: JobSpec | ProgramSpec | OutputSpec | OwnSpec | None = None
         match statement:
             case outputs.CreateOutput():

@@ -61,12 +61,15 @@ class TableReads:
         self._here = here
         self._holds = holds
         self._told = Told()
+        self._named: tuple[int, frozenset[str]] = (-1, frozenset())
+        """Of tables, as the log has them up to an entry."""
 
     def names(self) -> frozenset[str]:
         """What FROM may name that is a table, and no stream."""
-        return frozenset({one.name for one in self._log.outputs() if is_table(one)}) - set(
-            self._log.streams()
-        )
+        if self._named[0] != self._log.last:
+            there = frozenset({one.name for one in self._log.outputs() if is_table(one)})
+            self._named = self._log.last, there - set(self._log.streams())
+        return self._named[1]
 
     def find(self, name: str, creator: str) -> OutputSpec:
         """Raises ``UserError``."""
@@ -142,11 +145,11 @@ class TableReads:
 
     def parts(self, spec: OutputSpec, equals: Sequence[Asked] = (), *, before: bool = False) -> list[Part]:
         """What the table is read from: itself, or its shards; of these only those that may have a key."""
-        job = self._log.job(spec.job)
-        kinds = {} if job is None else column_kinds(job.plan)
-        if has_ring(spec):
+        job, homes, ring = self._log.job(spec.job), self._log.homes(spec.uid), has_ring(spec)
+        kinds = column_kinds(job.plan) if job is not None and (ring or homes) else {}
+        if ring:
             return ring_parts(spec, self._log.rings, equals, kinds)
-        return parts_of(spec, self._log.homes(spec.uid), equals, kinds, before=before)
+        return parts_of(spec, homes, equals, kinds, before=before)
 
     def read(
         self,

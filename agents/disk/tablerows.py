@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any, Final, Literal
 
@@ -46,6 +47,16 @@ _FIELDS: Final = 'SELECT id, "key", start, "end", number, "row" FROM table_rows'
 _READ: Final = f"{_FIELDS} WHERE tbl = ? AND id > ? ORDER BY id LIMIT ?"
 _FIND: Final = f'{_FIELDS} INDEXED BY table_rows_by_key WHERE tbl = ? AND "key" = ? ORDER BY id'
 """SQLite, which knows nothing of the sizes, would rather have the order than the key."""
+_POINT: Final = (
+    'SELECT t.kept, t.number, t.newest, t.evicted, t.unfit, t."count", t.size, t.rounds, t.whole, '
+    "(SELECT max(number) FROM table_schemas WHERE tbl = t.id), "
+    "(SELECT schema FROM table_schemas WHERE tbl = t.id AND number = 0), "
+    'r.id, r."key", r.start, r."end", r.number, r."row" '
+    "FROM kept_tables t LEFT JOIN table_rows r INDEXED BY table_rows_by_key "
+    'ON r.tbl = t.id AND r."key" = ? WHERE t.uid = ? ORDER BY r.id'
+)
+"""One statement is of one moment, and is all that the lock of the interpreter is given up for."""
+_HEAD: Final = 9
 _COLUMNS: Final = 'id, kept, number, newest, evicted, unfit, "count", size, rounds, behind, whole'
 _CHANGING: Final = ("number", "newest", "evicted", "unfit", "count", "size", "rounds", "behind", "whole")
 _encode: Final = msgspec.msgpack.Encoder().encode
@@ -59,6 +70,7 @@ class Table:
         """``row``: by ``_COLUMNS``."""
         self._con = con
         self.id, kept, self.number, self.newest, self.evicted, self.unfit, *rest = row
+        self.stored_kept: bytes = kept
         self.kept: TableKept = _kept_of(kept)
         self.count, self.size, self.rounds, self.behind, whole = rest
         self.whole = bool(whole)
@@ -179,6 +191,33 @@ class Table:
         sql = f"SELECT count(*), coalesce(sum({_ROW_BYTES}), 0) FROM table_rows WHERE tbl = ? AND {where}"
         count, size = self._con.execute(sql, (self.id, *values)).fetchone()
         return count, size
+
+
+@dataclass(frozen=True)
+class Point:
+    """A table as it is stored, without opening it, and its rows with a key. ``kept`` and ``schema``: encoded;
+    this is its only schema."""
+
+    kept: bytes
+    number: int
+    newest: int | None
+    evicted: int
+    unfit: int
+    count: int
+    size: int
+    rounds: int
+    schema: bytes
+    rows: list[Row]
+
+
+def point(con: sqlite3.Connection, uid: str, key: bytes) -> Point | None:
+    """None: there is no such table, it has not got all rows, or rows of several schemas, or of none."""
+    found = con.execute(_POINT, (key, uid)).fetchall()
+    if not found or not found[0][_HEAD - 1] or found[0][_HEAD] != 0:
+        return None
+    rows: list[Row] = [one[_HEAD + 2 :] for one in found if one[_HEAD + 2] is not None]
+    kept, number, newest, evicted, unfit, count, size, rounds = found[0][: _HEAD - 1]
+    return Point(kept, number, newest, evicted, unfit, count, size, rounds, found[0][_HEAD + 1], rows)
 
 
 def find(con: sqlite3.Connection, uid: str) -> Table | None:

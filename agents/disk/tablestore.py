@@ -16,6 +16,8 @@ import msgspec
 import pyarrow as pa
 
 from agents.disk.sqlite import SqliteFile
+from agents.disk.tablepages import Pages
+from agents.disk.tablepoints import Points
 from agents.disk.tablerows import Table, add, find, in_rings, of_job
 from agents.disk.tablevalues import (
     Row,
@@ -23,7 +25,6 @@ from agents.disk.tablevalues import (
     as_table,
     keys_of,
     opened,
-    packed,
     rekeyed,
     renumbered,
     rows_of,
@@ -46,7 +47,6 @@ from elf.job.tables import (
     TOO_MANY_KEYS,
     CopyShard,
     ReadTable,
-    ShardPart,
     ShardRound,
     ShardRows,
     StoredTable,
@@ -73,6 +73,8 @@ class TableStore:
 
     def __init__(self, file: SqliteFile) -> None:
         self._file = file
+        self._points = Points()
+        self._pages = Pages()
         self.round_rows = ROUND_ROWS
 
     # -- what groups have committed --------------------------------------------------------------------------
@@ -229,9 +231,16 @@ class TableStore:
                 return NO_TABLE, b""
             if table.number < asked.least:
                 return BEHIND, b""
-            return "", _encode(_part(table, asked, self.round_rows))
+            return "", _encode(self._pages.part(table, asked, self.round_rows))
 
     # -- what people ask -------------------------------------------------------------------------------------
+
+    def point(self, asked: ReadTable) -> TableRows | str | None:
+        """The same to a question for one key; None: ``read`` has to be asked."""
+        if not (asked.rows and asked.equals):
+            return None
+        with self._file.reading() as con:
+            return self._points.read(con, asked)
 
     def read(self, asked: ReadTable) -> TableRows | str:
         """The answer, or why there is none."""
@@ -240,6 +249,7 @@ class TableStore:
             table = next((one for one in there if one.whole), None)
             if table is None:
                 return NO_TABLE
+            self._points.learn(table)
             return BEHIND if table.number < asked.least else _read(table, asked, there[0].rounds)
 
 
@@ -308,22 +318,6 @@ def _copy(table: Table, old: Table | None, most: int) -> None:
     if table.whole:
         table.bound()
     table.save()
-
-
-def _part(table: Table, asked: CopyShard, most: int) -> ShardPart:
-    rows: list[Row] = table.rows(asked.after, most).fetchall()
-    own: list[Row] = []
-    if rows:
-        places = range_places(as_table(rows, table.schemas()), asked.key, table.kept.shards)
-        own = [row for row, place in zip(rows, places, strict=True) if place == asked.place]
-    return ShardPart(
-        table.number,
-        table.newest,
-        table.serialized(),
-        packed(rekeyed(own, table.kept.columns, asked.key)),
-        rows[-1][0] if rows else asked.after,
-        len(rows) == most,
-    )
 
 
 # -- windows to rows -----------------------------------------------------------------------------------------
@@ -397,6 +391,7 @@ def _read(table: Table, asked: ReadTable, rounds: int) -> TableRows | str:
         more,
         rows[-1][0] if more else b"",
         rounds,
+        len(rows),
     )
 
 
@@ -413,5 +408,9 @@ def _page(rows: Iterable[Row]) -> tuple[list[Row], bool]:
 
 def answer(tables: TableStore, asked: ReadTable) -> tuple[str, bytes]:
     """(error, body) of an answer."""
-    found = tables.read(asked)
+    return encoded(tables.read(asked))
+
+
+def encoded(found: TableRows | str) -> tuple[str, bytes]:
+    """The same of what was read."""
     return (found, b"") if isinstance(found, str) else ("", _encode(found))

@@ -7,6 +7,7 @@ beside it, and the number of the commit that it came with. Which schema has whic
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
 from itertools import groupby, product
 from typing import Any, Final
 
@@ -18,8 +19,14 @@ from elf.client.past import joined
 from elf.client.windows import WINDOW_COLUMNS
 from elf.errors import PeerError
 from elf.job.tables import Columns, Scalar, TableKept
+from elf.ql.kinds import INT64_MAX
 
+SCHEMAS_KEPT: Final = 64
+"""Opened, the last ones."""
 _US: Final = pa.int64()
+_MOMENT: Final = pa.timestamp("us")
+_PLAIN: Final = {str: pa.string(), int: _US, bool: pa.bool_()}
+"""Types that have values which are stored as they are asked for."""
 _encode: Final = msgspec.msgpack.Encoder().encode
 _decode: Final = msgspec.msgpack.Decoder().decode
 Span = tuple[int, int]
@@ -66,7 +73,12 @@ def rekeyed(rows: Iterable[Row], columns: Columns, key: Columns) -> list[Row]:
     """By another key, which is some of the columns of their groups."""
     places = [columns.index(name) for name in key]
     groups = ((row, _decode(row[0])) for row in rows)
-    return [(row[0], _encode([group[place] for place in places]), *row[2:]) for row, group in groups]
+    return [with_key(row, _encode([group[place] for place in places])) for row, group in groups]
+
+
+def with_key(row: Row, key: bytes) -> Row:
+    """Found by another key."""
+    return (row[0], key, *row[2:])
 
 
 def renumbered(row: Row, numbers: Sequence[int]) -> Row:
@@ -96,33 +108,63 @@ def keys_of(key: Columns, asked: Sequence[Sequence[Scalar]], schema: pa.Schema) 
     columns: list[Sequence[Any]] = []
     for name, wanted in zip(key, asked, strict=True):
         kind = schema.field(name).type
+        if all(_is_stored_as(value, kind) for value in wanted):
+            columns.append(wanted)
+            continue
         values = (pa.array([value]).cast(kind).cast(_stored_as(kind)) for value in wanted)
         columns.append([value for one in values for value in one.to_pylist()])
     return sorted({_encode(values) for values in product(*columns)})
 
 
+def _is_stored_as(value: Scalar, kind: pa.DataType) -> bool:
+    """Whether it is stored in a column of a type as it is."""
+    return _PLAIN.get(type(value)) == kind and (not isinstance(value, int) or abs(value) <= INT64_MAX)
+
+
 def as_table(rows: Iterable[Row], schemas: Sequence[pa.Schema]) -> pa.Table:
     """As a window's rows are: its bounds, then its columns."""
-    tables = [_of_schema([], schemas[-1])]
     opened = [(row, _decode(row[-1])) for row in rows]
+    last = len(schemas) - 1
+    if all(values[0] == last for _, values in opened):
+        return _of_schema(opened, schemas[last])
+    tables = [_of_schema([], schemas[last])]
     for number, some in groupby(opened, lambda one: int(one[1][0])):
         tables.append(_of_schema(list(some), schemas[number]))
     return joined(tables)
 
 
 def _of_schema(rows: Sequence[tuple[Row, Sequence[Any]]], schema: pa.Schema) -> pa.Table:
-    us = pa.timestamp("us")
-    bounds = [pa.array([row[place] for row, _ in rows], _US).cast(us) for place in (2, 3)]
-    columns = dict(zip(WINDOW_COLUMNS, bounds, strict=True))
-    for place, field in enumerate(schema, 1):
-        values = [said[place] for _, said in rows]
-        columns[field.name] = pa.array(values, _stored_as(field.type)).cast(field.type)
-    return pa.table(columns)
+    arrays = [pa.array([row[place] for row, _ in rows], _MOMENT) for place in (2, 3)]
+    kinds: list[pa.DataType] = schema.types
+    for place, kind in enumerate(kinds, 1):
+        arrays.append(_as_column([said[place] for _, said in rows], kind))
+    return pa.table(arrays, [*WINDOW_COLUMNS, *schema.names])
+
+
+def _as_column(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
+    """Values as they are stored, in a column of a type."""
+    if pa.types.is_decimal(kind):
+        return pa.array(values, pa.string()).cast(kind)
+    return pa.array(values, kind)
+
+
+def keys_and_columns(
+    rows: Iterable[Row], columns: Columns, key: Columns, schema: pa.Schema
+) -> tuple[list[bytes], pa.Table]:
+    """Another key of these rows, which is some of the columns of their groups: encoded, and as a table.
+    Nothing else of the rows is opened."""
+    places = [columns.index(name) for name in key]
+    values = [[group[place] for place in places] for group in (_decode(row[0]) for row in rows)]
+    arrays = [
+        _as_column([one[place] for one in values], schema.field(name).type) for place, name in enumerate(key)
+    ]
+    return [_encode(one) for one in values], pa.table(arrays, list(key))
 
 
 # -- from agent to agent -------------------------------------------------------------------------------------
 
 
+@lru_cache(SCHEMAS_KEPT)
 def schema_of(data: bytes) -> pa.Schema:
     return pa.ipc.read_schema(pa.BufferReader(data))
 

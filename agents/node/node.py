@@ -41,6 +41,7 @@ from elf.job.effects import (
     Effect,
     Faulted,
     Known,
+    LookUp,
     Multicast,
     Namesake,
     SaveMaster,
@@ -104,7 +105,7 @@ from elf.job.program.outgoing import ToApp
 from elf.job.program.port import ProgramEffect, ProgramEvent
 from elf.job.program.programs import Programs
 from elf.job.replicas import ReplicaEffect, ReplicaEvent
-from elf.job.tables import BEHIND, ReadShard
+from elf.job.tables import BEHIND, ReadShard, ReadTable
 from elf.planning.overload import Lag
 from elf.security.principals import Principal
 from elf.wire.base import Answer, Message, Request
@@ -236,7 +237,8 @@ class Node:
         self._look_ms = 0
         self._renew_ms = settings.renew_ms
         self._waits_ms: int | None = None
-        """When the parts beside the overlay want a tick; None: some of them may want another one by now."""
+        """When the parts beside the overlay want a tick; None: some of them may want another one by now.
+        What only reads, or goes out, changes nothing about that."""
         self.multicasts_missed = 0
 
     # -- beginning and end -----------------------------------------------------------------------------------
@@ -287,7 +289,7 @@ class Node:
     # -- events ----------------------------------------------------------------------------------------------
 
     def handle(self, event: NodeEvent, now_ms: int) -> list[NodeEffect]:
-        if not isinstance(event, ring.Received):
+        if not isinstance(event, ring.Received | Consulted | Arrived):
             self._waits_ms = None
         return self.settle(self._handle(event, now_ms), now_ms)
 
@@ -428,16 +430,20 @@ class Node:
         while True:
             if not todo:
                 todo.extend(self._more(now_ms))
-            if not todo:
-                return found
+                if not todo:
+                    return found
+                self._waits_ms = None
             effect = todo.popleft()
-            if isinstance(effect, ring.Send):
+            if isinstance(effect, ring.Send | LookUp) or (
+                isinstance(effect, Send) and effect.to != self.me.address
+            ):
                 found.append(effect)
+                continue
+            if isinstance(effect, Send):
+                todo.extend(self._arrived(self.me.address, effect.message, now_ms))
                 continue
             self._waits_ms = None
             match effect:
-                case Send() if effect.to == self.me.address:
-                    todo.extend(self._arrived(self.me.address, effect.message, now_ms))
                 case Multicast() if not self.overlay.is_root(effect.topic):
                     pass  # not on the ring (again) yet: followers ask, workers offer, so the word gets round
                 case Multicast():
@@ -465,6 +471,7 @@ class Node:
             found: list[Step] = [*self.catalog.follow(), *self.hosting.follow(now_ms)]
             if found or not (new := self.membership.take_fresh()):
                 return found
+            self._waits_ms = None
             if found := self._follow(new, now_ms):
                 return found
 
@@ -621,7 +628,13 @@ class Node:
             return [Faulted(error, type(message).__name__, sender)]
 
     def _arrived(self, sender: str, message: object, now_ms: int, who: Principal | None = None) -> list[Step]:
-        return self._guarded(message, sender, lambda: self._taken(sender, message, now_ms, who))
+        self.clients.looked = False
+        found = self._guarded(message, sender, lambda: self._taken(sender, message, now_ms, who))
+        if self.clients.looked and self._waits_ms is not None:
+            self._waits_ms = min(self._waits_ms, self.clients.deadline() or self._waits_ms)
+        elif not isinstance(message, ReadTable):
+            self._waits_ms = None
+        return found
 
     def _taken(self, sender: str, message: object, now_ms: int, who: Principal | None) -> list[Step]:
         match message:

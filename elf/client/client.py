@@ -24,7 +24,7 @@ import pyarrow as pa
 from elf.batch import decode
 from elf.client.asking import ANSWER_SECS, Asking, object_of
 from elf.client.connection import CLUSTER, CONNECT_SECS, Connection
-from elf.client.files import files_of, tables_of
+from elf.client.files import files_of, names_none, tables_of
 from elf.client.results import Archives, CompareFacts, Result, Tapped
 from elf.client.windows import Changes, Window, split
 from elf.errors import ElfError, UserError
@@ -310,7 +310,10 @@ class Client:
         spans: set[tuple[object, object]] = set()
         seen: OrderedDict[tuple[object, ...], None] = OrderedDict()
         changes = Changes()
-        files, tables = await asyncio.to_thread(self._named, text)
+        files: dict[str, str] = {}
+        tables: dict[str, bytes] = {}
+        if self._reads_files and not names_none(text):
+            files, tables = await asyncio.to_thread(lambda: (files_of(text), tables_of(text)))
         message = Execute(
             request=0,
             sql=text,
@@ -366,10 +369,6 @@ class Client:
         async with contextlib.aclosing(previewed(self, statement)) as told:
             async for one in told:
                 yield one
-
-    def _named(self, text: str) -> tuple[dict[str, str], dict[str, bytes]]:
-        """The files and tables that a statement names, where they are this client's to read."""
-        return (files_of(text), tables_of(text)) if self._reads_files else ({}, {})
 
     # -- calls -----------------------------------------------------------------------------------------------
 

@@ -14,6 +14,25 @@ _AGGREGATE = re.compile(r"\bAGGREGATE\s+\w+\s+FROM\s+'((?:[^']|'')+)'", re.IGNOR
 _FUNCTION = re.compile(r"\bSET\s+FUNCTION\s+(\w+)\s+FROM\s+'((?:[^']|'')+)'", re.IGNORECASE)
 
 
+def names_none(text: str) -> bool:
+    """Whether a statement names no file, for certain: then nothing has to be read for it.
+
+    Args:
+        text (str): a statement.
+
+    Returns:
+        bool: True where ``files_of`` and ``tables_of`` find nothing.
+
+    Raises:
+        Nothing.
+
+    Example:
+        >>> names_none("SELECT * FROM client WHERE c_ip = '203.0.113.9'")
+        True
+    """
+    return not any(one.search(text) for one in (_JOIN, _AGGREGATE, _FUNCTION))
+
+
 def files_of(text: str) -> dict[str, str]:
     """The texts of the functions and aggregates that a statement names, looked at.
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Annotated, Literal
 
 import msgspec
@@ -48,6 +48,7 @@ Replaced = Annotated[str, Meta(pattern=r"\A([0-9a-f]{32}\.[0-9]{1,15})?\Z")]
 """The uid of a job, or none."""
 
 
+@lru_cache(1_024)
 def app_id(name: str, creator: str, salt: int = 0) -> bytes:
     """The ring key of a job: first 128 bits of SHA-1(name, NUL, creator, salt). Paper, section 2.3."""
     return hashlib.sha1(f"{name}\0{creator}\0{salt}".encode()).digest()[:16]

@@ -232,6 +232,8 @@ class TableRows(msgspec.Struct, frozen=True):
     next: bytes = b""
     rounds: Serial = 0
     """Of the table that is to take the place of this one, or had been of this one."""
+    told: Count = 0
+    """How many rows there are in ``rows``."""
 
 
 BEHIND: Final = "it has not come so far yet"

@@ -95,7 +95,7 @@ QUICK: Final[Mapping[str, Sequence[str]]] = {
     "guest": ("--seconds 1 --repeat 2 --settle 0 --jobs 2 --rate 100",),
     "within": ("--only planner --only 'word count' --agents 1 --rate 100 --seconds 5 --repeat 1",),
     "page": ("--seconds 1 --subscribers 3 --no-browser",),
-    "tables": ("--agents 2 --users 50 --readers 2 --reads 5 --change-secs 0.5",),
+    "tables": ("--agents 2 --users 50 --readers 2 --reads 5 --rate 0 --change-secs 0.5",),
     "campaign": ("--agents 3 --hosts 1 --window 1 --windows 2 --no-spark",),
     "control": ("--agents 3 --rounds 1",),
     "security": ("--agents 2 --rounds 1 --rows 1000 --repeat 1",),

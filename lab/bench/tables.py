@@ -3,20 +3,21 @@
 Real agents on loopback, one job of a row a user in windows of two seconds, and its table. Some readers ask
 one question after the other, each another agent. Which keys they ask for is drawn as YCSB draws it: all alike
 (``uniform``), few often (``zipf``, with the exponent ``--alpha``), or those written last (``latest``). Each
-kind asks the leader in SQL, any copy in SQL (``AS OF ANY``), and over HTTP. The readers, the agents and
+kind asks the leader in SQL, any copy in SQL (``AS OF ANY``), and over HTTP. These readers ask for as much as
+the fleet can do; beside them one reader alone asks for any user, and then so many a second are asked for
+(``--rate``), whatever becomes of those before them (``lab.bench.tablereaders``). The readers, the agents and
 whoever writes the lines share this machine, so the times are those of a machine that is busy: ``busy`` says
-by how much. With ``--change-secs`` there is a second table, whose key changes (``lab.bench.rekeying``).
+by how much, and ``busy_open`` how much while ``--rate`` says when. With ``--change-secs`` there is a second
+table, whose key changes (``lab.bench.rekeying``).
 """
 
 from __future__ import annotations
 
 import asyncio
-import http.client
-import json
 import os
 import statistics
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import asdict, dataclass, replace
 from typing import Annotated, Final
@@ -31,6 +32,7 @@ from lab.bench.control_fleet import FIRST_US, SECOND_US, ControlFleet, on_fleet,
 from lab.bench.options import Agents, Hosts, Repeat
 from lab.bench.rekeying import Changed, Rekeying
 from lab.bench.runner import Bench, Figure, Report, Scratch, percentiles
+from lab.bench.tablereaders import WAYS, Readers, readers
 from lab.bench.ycsb import KEYS, drawn
 
 JOB: Final = (
@@ -43,24 +45,26 @@ WRITTEN: Final = 20
 RECENT: Final = range(WRITTEN)
 """The users of these lines, which are written again and again."""
 WARM: Final = 5
+OPEN_SECS: Final = 12.0
+"""So long reads come at a rate, in each way."""
 TARGET_MS: Final = 5.0
 HTTP: Final = {"listen": "127.0.0.1:0", "answers_max": 100_000}
-WAYS: Final = ("sql", "any", "http")
-Ask = Callable[[int], Awaitable[int]]
-"""Asks for a user; returns how many rows there are."""
 
 
 @dataclass(frozen=True)
 class Read:
     """Milliseconds of each read, by kind of keys and way; rows in the table; reads that found none; the share
-    of the machine that was busy; CPU time of all agents for a read (ms), beside what they take without
-    readers."""
+    of the machine that was busy, and how much while reads came at a rate; CPU time for a read (ms) of all
+    agents, beside what they take without readers, of whoever reads, and of all agents where one reads."""
 
     ms: Mapping[str, Sequence[float]]
     rows: int
     missed: int
     busy: float
     cpu_ms: float
+    own_ms: float
+    one_ms: float
+    busy_open: float
     changed: Changed | None = None
 
 
@@ -73,6 +77,7 @@ class Tables(Bench[str, Read]):
     users: Annotated[int, Option("--users", min=1, help="Rows in the table.")] = 20_000
     readers: Annotated[int, Option("--readers", min=1, help="That ask at a time.")] = 4
     reads: Annotated[int, Option("--reads", min=1, help="Of each reader, of each kind and way.")] = 250
+    rate: Annotated[float, Option("--rate", min=0, help="Reads a second in an open loop; 0: none.")] = 50
     alpha: Annotated[float, Option("--alpha", min=1.01, help="Of the skewed keys.")] = 1.5
     alone_secs: Annotated[float, Option("--alone-secs", min=0.1, help="Without readers.")] = 5
     change_secs: Annotated[
@@ -107,7 +112,9 @@ class Tables(Bench[str, Read]):
             before, began = _cpu_secs(agents), time.monotonic()
             await asyncio.sleep(self.alone_secs)
             alone = (_cpu_secs(agents) - before) / (time.monotonic() - began)
-            found = await self._measured(fleet, clients, agents, rows, alone)
+            served = [fleet.running[number % len(fleet.running)].http or "" for number in range(self.readers)]
+            asking = await readers(clients, served, opened)
+            found = await self._measured(asking, agents, rows, alone)
             if self.change_secs:
                 load = Rekeying(fleet, clients, self.users, self.change_secs, self.alpha, ring=self.ring)
                 found = replace(found, changed=await load.measured(KEYS))
@@ -129,45 +136,36 @@ class Tables(Bench[str, Read]):
         raise ElfError(f"the table has {rows} rows of {self.users} after two minutes")
 
     async def _measured(
-        self,
-        fleet: ControlFleet,
-        clients: Sequence[Client],
-        agents: Sequence[psutil.Process],
-        rows: int,
-        alone: float,
+        self, asking: Readers, agents: Sequence[psutil.Process], rows: int, alone: float
     ) -> Read:
         """``alone``: seconds of CPU a second that the agents take without readers."""
         found: dict[str, list[float]] = {}
-        missed, idle, began, before = 0, psutil.cpu_times().idle, time.monotonic(), _cpu_secs(agents)
+        missed, spent = 0, _Spent(agents, alone)
         for kind in KEYS:
             for way in WAYS:
-                asked = [
-                    self._read(
-                        number,
-                        kind,
-                        _asking(way, client, fleet.running[number % len(fleet.running)].http or ""),
-                    )
-                    for number, client in enumerate(clients)
-                ]
-                for times, none in await asyncio.gather(*asked):
-                    found.setdefault(f"{kind} {way}", []).extend(times)
-                    missed += none
-        secs, cores = time.monotonic() - began, os.cpu_count() or 1
-        busy = 1 - (psutil.cpu_times().idle - idle) / (cores * secs)
-        more = max(_cpu_secs(agents) - before - alone * secs, 0.0)
-        return Read(found, rows, missed, max(busy, 0.0), 1e3 * more / sum(map(len, found.values())))
+                users = [self._drawn(kind, number) for number in range(self.readers)]
+                found[f"{kind} {way}"], none = await asking.closed(way, users, WARM)
+                missed += none
+        busy, cpu_ms, own_ms = spent.by_read(sum(map(len, found.values())))
+        spent = _Spent(agents, alone)
+        for way in WAYS:
+            found[f"one reader, {way}"], none = await asking.closed(way, [self._drawn("uniform", 0)], 0)
+            missed += none
+        one_ms = spent.by_read(len(WAYS) * self.reads)[1]
+        spent = _Spent(agents, alone)
+        for number, way in enumerate(WAYS if self.rate else ()):
+            asked = self._drawn("uniform", number, round(self.rate * OPEN_SECS))
+            name = f"{self.rate:g} reads a second, {way}"
+            found[name], none = await asking.opened(way, asked, self.rate, number)
+            missed += none
+        busy_open = spent.by_read(1)[0]
+        return Read(found, rows, missed, busy, cpu_ms, own_ms, one_ms, busy_open)
 
-    async def _read(self, number: int, kind: str, ask: Ask) -> tuple[list[float], int]:
-        """One reader: milliseconds of each read, and how many found no row."""
-        found, missed = list[float](), 0
-        for user in range(WARM):  # an agent reads its first statement with libraries that it had not needed
-            await ask(user)
+    def _drawn(self, kind: str, number: int, many: int | None = None) -> list[int]:
+        """Whom a reader asks for."""
         rng = np.random.default_rng(number)
-        for user in [drawn(kind, rng, self.alpha, self.users, RECENT) for _ in range(self.reads)]:
-            began = time.perf_counter()
-            missed += not await ask(user)
-            found.append(1e3 * (time.perf_counter() - began))
-        return found, missed
+        wanted = range(self.reads if many is None else many)
+        return [drawn(kind, rng, self.alpha, self.users, RECENT) for _ in wanted]
 
     def report(self, runs: Mapping[str, Sequence[Read]]) -> Report:
         """p50 and p99 of each kind of keys and way."""
@@ -188,6 +186,9 @@ class Tables(Bench[str, Read]):
             "missed": sum(run.missed for run in reads),
             "busy": round(statistics.median(run.busy for run in reads), 3),
             "agents_cpu_ms_a_read": round(statistics.median(run.cpu_ms for run in reads), 2),
+            "readers_cpu_ms_a_read": round(statistics.median(run.own_ms for run in reads), 2),
+            "agents_cpu_ms_a_read_of_one_reader": round(statistics.median(run.one_ms for run in reads), 2),
+            "busy_open": round(statistics.median(run.busy_open for run in reads), 3),
         }
         details = {"ms": dict(reads[0].ms), "changed": [asdict(one) for one in changed]}
         return Report(facts, figures, notes, details)
@@ -214,30 +215,21 @@ def _changed(one: Changed) -> list[Figure]:
     return found
 
 
-def _asking(way: str, client: Client, address: str) -> Ask:
-    """How a reader asks."""
-    if way == "http":
-        connection = http.client.HTTPConnection(address, timeout=30)
+class _Spent:
+    """What is taken from now on. ``alone``: seconds of CPU a second that the agents take without readers."""
 
-        def fetched(user: int) -> int:
-            connection.request("GET", f"/api/v1/tables/seen?user={user}")
-            answer = connection.getresponse()
-            said = json.loads(answer.read())
-            if answer.status != 200:
-                raise ElfError(f"{address} says {said}")
-            return len(said["rows"])
+    def __init__(self, agents: Sequence[psutil.Process], alone: float) -> None:
+        self._agents, self._alone = agents, alone
+        self._before, self._own, self._began = _cpu_secs(agents), time.process_time(), time.monotonic()
+        self._idle = psutil.cpu_times().idle
 
-        async def over_http(user: int) -> int:
-            return await asyncio.to_thread(fetched, user)
-
-        return over_http
-    as_of = " AS OF ANY" if way == "any" else ""
-
-    async def in_sql(user: int) -> int:
-        found = await client.sql(f'SELECT * FROM seen{as_of} WHERE "user" = {user}')
-        return 0 if found.table is None else found.table.num_rows
-
-    return in_sql
+    def by_read(self, reads: int) -> tuple[float, float, float]:
+        """The share of the machine that was busy; milliseconds of CPU by read: of the agents, and ours."""
+        secs, cores = time.monotonic() - self._began, os.cpu_count() or 1
+        busy = 1 - (psutil.cpu_times().idle - self._idle) / (cores * secs)
+        more = max(_cpu_secs(self._agents) - self._before - self._alone * secs, 0.0)
+        own = time.process_time() - self._own
+        return max(busy, 0.0), 1e3 * more / reads, 1e3 * own / reads
 
 
 def _cpu_secs(agents: Sequence[psutil.Process]) -> float:

@@ -46,7 +46,8 @@ Rows = dict[str, tuple[int, int]]
 class Answer:
     """What a table had for whoever asked an agent in one of its lives, up to a number. ``name``: by which it
     was asked, whichever table has that by then; ``job``: that it is of; ``shards``: the number of each of its
-    shards, if it has some; ``least``: the highest number that this life had told when it was asked."""
+    shards, if it has some; ``least``: the highest number that this life had told when it was asked; ``key``:
+    the one that was asked for; empty: all."""
 
     name: str
     job: str
@@ -57,6 +58,7 @@ class Answer:
     number: int
     rows: Rows
     shards: Mapping[int, int]
+    key: str = ""
 
 
 class TableReaders:
@@ -66,19 +68,25 @@ class TableReaders:
         self._world = world
         self._ledger = ledger
         self._rng = random.Random(f"table readers {seed}")
+        self._drawn = random.Random(f"keys of tables {seed}")
+        self._keys: dict[str, None] = {}
+        """That were told of."""
         self._asked: dict[int, tuple[str, str, int, int, int]] = {}
+        self._wanted: dict[int, str] = {}
+        """The keys of questions for one."""
         self._before: dict[str, int] = {}
         """By table with a ring, the highest number that a replica of the one before it ever had."""
         self._had: dict[int, Had] = {}
         """Of questions for a majority, what majorities of replicas had."""
-        self._told = defaultdict[tuple[str, int, int], int](int)
-        """By table, agent and its life, the highest number that was told."""
+        self._told = defaultdict[tuple[str, int, int, str], int](int)
+        """By table, agent and its life, the highest number that was told of all of it (of its last part), and
+        of a key."""
         self._number = FIRST
         self.answers: list[Answer] = []
         self._passed_over: list[str] = []
 
     def ask(self) -> None:
-        """Of each table its rows: at the leader, or anywhere."""
+        """Of each table its rows, or those of a key: at the leader, or anywhere."""
         log = self._world.longest()
         up = [agent for agent in self._world.agents if agent.up and agent.node.ready]
         for table in log.outputs() if log is not None else ():
@@ -87,13 +95,17 @@ class TableReaders:
 
     def _ask(self, agent: SimAgent, table: OutputSpec, as_of: str) -> None:
         self._number += 1
-        least = self._told[table.name, agent.index, agent.life]
+        key = ""
+        if self._keys and self._drawn.random() < 0.5:
+            key = self._wanted[self._number] = self._drawn.choice(list(self._keys))
+        least = max(self._told[table.name, agent.index, agent.life, one] for one in {"", key})
         self._asked[self._number] = table.name, table.job, agent.index, agent.life, least
         if has_ring(table):
             self._look(table)
         if has_ring(table) and not as_of:
             self._had[self._number] = self._majorities(agent, table)
         sql = f"SELECT * FROM {table.name}{as_of}"
+        sql += f" WHERE k0 = '{key}'" * bool(key)
         asked = Execute(request=self._number, sql=sql, creator=table.creator)
         agent.guard(lambda: agent.handle(was.Arrived(READER, asked)))
 
@@ -104,7 +116,9 @@ class TableReaders:
             found = {row["k0"]: (micros(row["window_end"]), row["s0"]) for row in rows}
             said = json.loads(message.body)
             shards = {int(place): number for place, number in said.get("shards", {}).items()}
-            one = Answer(*asked, said["table"], said["number"], found, shards)
+            self._keys |= dict.fromkeys(found)
+            key = self._wanted.pop(message.request, "")
+            one = Answer(*asked, said["table"], said["number"], found, shards, key)
             self.answers.append(one)
             if (had := self._had.pop(message.request, None)) is not None:
                 self._compare(one, had)
@@ -113,7 +127,7 @@ class TableReaders:
                     f"a{one.agent} tells of table {one.table} up to {one.number} as if that were all; "
                     f"the one before it had {least}"
                 )
-            who = (one.name, one.agent, one.life)
+            who = (one.name, one.agent, one.life, key)
             self._told[who] = max(self._told[who], one.number)
 
     # -- majorities of replicas (protocol 7.19) --------------------------------------------------------------
@@ -228,6 +242,8 @@ class Oracle:
 
     def answer(self, one: Answer) -> Rows:
         """What whoever asked has to be told."""
+        if one.key:
+            return {key: row for key, row in self.rows(one.number).items() if key == one.key}
         if not one.shards:
             return self.rows(one.number)
         after = {place: self.rows(number) for place, number in one.shards.items()}

@@ -10,7 +10,8 @@ import pytest
 
 from agents.disk import shardstore, tablerows
 from agents.disk.store import Store
-from elf.aggregates import split_by_range
+from agents.disk.tablevalues import opened
+from elf.aggregates import range_places, split_by_range
 from elf.batch import decode
 from elf.fields import replace
 from elf.job.spec import group_uid
@@ -277,3 +278,42 @@ def test_shards_of_a_table_take_the_place_of_those_of_another_one(seed: int) -> 
     for place, one in enumerate(found):
         by_page = split_by_range(decode(one.rows), ("page",), SHARDS)[place] if one.rows else None
         assert by_page is None or by_page.num_rows == one.count
+
+
+def test_rows_that_all_shards_of_the_next_table_ask_for_are_divided_once() -> None:
+    """Each gets its own, and what has come meanwhile."""
+    kept = replace(WHOLE, job=group_uid(JOB, 0), table=shard_uid(WHOLE.table, 0))
+    master, store, other = Store(":memory:"), Store(":memory:"), Store(":memory:")
+    master.tables.begin(WHOLE, None, 0)
+    for one in (store, other):
+        one.tables.begin(kept, None, 0)
+        one.tables.round_rows = 10
+    first = CopyShard(id=0, origin="", uid=JOB, table=kept.table, key=("page",), place=0, after=b"", least=0)
+    pages = 0
+    for end in (10, 20):
+        row = commit(end, [(f"{n}", f"/{n % 7}", end) for n in range(60)])
+        master.tables.take(row, master.commit_windows(row))
+        for one in (store, other):
+            one.tables.put(record(master, 0, of(one, kept.table).number))
+        found: list[object] = []
+        after, more = b"", True
+        while more:
+            for place in range(SHARDS):
+                wanted = replace(first, place=place, after=after)
+                other.tables._pages._pages.clear()
+                said, again = store.tables.some(wanted), other.tables.some(wanted)
+                assert said == again
+                part = msgspec.msgpack.decode(said[1], type=ShardPart)
+                rows = opened(part.schemas, part.rows) or []
+                assert {key_place(row[1]) for row in rows} <= {place}
+                found += [row[0] for row in rows]
+            after, more, pages = part.next, part.more, pages + 1
+        assert len(found) == len(set(found)) == of(store, kept.table).count
+    assert store.tables._pages.divided == pages
+    assert other.tables._pages.divided == SHARDS * pages
+
+
+def key_place(key: bytes) -> int:
+    """Of the shard that has a key, which is one text."""
+    (text,) = msgspec.msgpack.decode(key)
+    return int(range_places(pa.table({"page": [text]}), ("page",), SHARDS)[0])
