@@ -90,6 +90,9 @@ class AgentConfig:
     place: str = setting(
         "", empty_or(_WORD), "Where it stands, as region/rack: among agents equally far it prefers its own."
     )
+    lends: bool = setting(
+        True, flag(), "Whether it has copies of tables with a ring; false: other agents have them, if any do."
+    )
 
 
 @dataclass(frozen=True)

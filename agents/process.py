@@ -404,7 +404,8 @@ def _driver(
     started = store.begin_incarnation(int(time.time()))
     labels = tuple(config.agent.labels.items())
     place = config.agent.place if config.cluster.regions else ""
-    me = Identity(store.agent_id(), config.agent.name, started, transport.address, labels, place)
+    own = store.agent_id(), config.agent.name, started, transport.address
+    me = Identity(*own, labels, place, config.agent.lends)
     unsigned: Allowed = keyless if keyring.keys is None else lambda text: node.log.authors.unsigned(text)
     metrics, settings = Metrics(), _functions(config.functions, me.name, unsigned, audit)
     sandboxes = Sandboxes(process.template)

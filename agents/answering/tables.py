@@ -74,29 +74,35 @@ class Tables:
         last = merged(found)
         rows = tuple(one.rows for one in found if one.rows)
         if not rows:
-            return self._reply(asked, f"table {spec.name} has no rows yet{_as_of(last)}", last, found)
+            return self._reply(asked, spec, f"table {spec.name} has no rows yet{_as_of(last)}", last, found)
         if statement.columns is not None and _has_all(statement.equals, last):
             if not statement.columns and len(found) == 1:  # just what the store made
-                return self._reply(asked, _told(last.told, spec, last), last, found, rows[0])
+                return self._reply(asked, spec, _told(last.told, spec, last), last, found, rows[0])
             made = partial(_plain, rows, statement.columns)
             table = made() if sum(map(len, rows)) <= FEW_BYTES else (yield from offload(made))
-            return self._reply(asked, _told(table.num_rows, spec, last), last, found, encode(table))
+            return self._reply(asked, spec, _told(table.num_rows, spec, last), last, found, encode(table))
         answer = yield from evaluate(TableQuestion(statement.select, statement.name, rows))
         for portion in answer.portions[:-1]:
             yield [Tell(Reply(request=asked.request, payload=portion, done=False))]
         payload = answer.portions[-1] if answer.portions else b""
-        return self._reply(asked, _told(answer.rows, spec, last), last, found, payload)
+        return self._reply(asked, spec, _told(answer.rows, spec, last), last, found, payload)
 
     def _reply(
-        self, asked: Execute, text: str, one: TableRows, found: Sequence[TableRows], payload: bytes = b""
+        self,
+        asked: Execute,
+        spec: OutputSpec,
+        text: str,
+        one: TableRows,
+        found: Sequence[TableRows],
+        payload: bytes = b"",
     ) -> Reply:
-        """With how far the table was: the number of the job's results up to which it had all; and each shard
-        that was asked. Where that lacks what the table had before its key changed, it says so."""
+        """With how far the table was: the number of the job's results up to which it had all; and each shard,
+        or part, that was asked. Where that lacks what the table had before its key changed, it says so."""
         newest = None if one.newest_us is None else moment(one.newest_us)
         told: dict[str, object] = {"table": one.kept.table, "number": one.number, "as_of": newest}
         shards = {shard_place(part.kept.table): part.number for part in found if is_shard(part.kept.table)}
         if shards:
-            told["shards"] = shards
+            told[_parts_are(spec)] = shards
         if one.number < (complete := self._log.rings.complete_at(one.kept.table)):
             told["recovering"] = True
             text += f"; its key has just changed, and it has {one.number} of {complete} results again"
@@ -220,7 +226,7 @@ class Tables:
         for spec, job in there:
             row: dict[str, object] = {"table": spec.name, "creator": spec.creator, "job": job.name}
             row["key"] = spec.option("key").replace(",", ", ")
-            row["shards"] = shards_of(spec)
+            row |= {"shards": 0, "parts": 0, _parts_are(spec): shards_of(spec)}
             try:
                 of_it = [one for one in told if one[0].spec is spec]
                 now = yield from self._shown(spec, job, of_it)
@@ -274,7 +280,7 @@ class Tables:
             "job": "" if job is None else job.name,
             "key": ", ".join(one.kept.key),
             "a row for each": ", ".join(one.kept.columns),
-            "shards": self._shards(spec, some),
+            _parts_are(spec): self._shards(spec, some),
             "columns": ", ".join(f"{field.name} {field.type}" for field in schema),
             "retained": f"{retain / 60_000_000:g} minutes" if retain else "for ever",
             "joined by": ", ".join(joined_by(spec, self._log.jobs())) or "no job",
@@ -324,11 +330,16 @@ def _moved(now: TableRows, rounds: int, *, back: bool, ring: bool) -> dict[str, 
     }
 
 
+def _parts_are(spec: OutputSpec) -> str:
+    """What those are called into which a table is divided."""
+    return "parts" if has_ring(spec) else "shards"
+
+
 def _state(one: TableRows, spec: OutputSpec, job: JobSpec, paused: str) -> str:
     if why_no_table(job.plan) or set(one.kept.columns) != set(grouped_by(job.plan)):
         return "its job's windows do not fit"
     if one.kept.table != spec.uid and one.kept.shards > 1:
-        have = f"{one.rounds} of {one.kept.shards} shards have all"
+        have = f"{one.rounds} of {one.kept.shards} {_parts_are(spec)} have all"
         return f"found by {', '.join(one.kept.key)} until all rows have the new key: {have}{paused}"
     if one.kept.table != spec.uid:
         done = min(one.rounds * ROUND_ROWS, one.count)

@@ -2,9 +2,9 @@
 
 The hashes of keys are divided into ``PARTS`` equal ranges. A part begins at a point of the overlay's ring,
 and its ``COPIES`` copies, the *replicas*, are at the members of the fleet that follow that point, in this
-order. So who has a row follows from its key and from the members that the catalog log names, and from nothing
-else: all agents with the same log say the same. A replica has no Raft group: it takes the results of the job
-in their order, by itself, and one that is behind comes after.
+order, of those that lend (``agent.lends``). So who has a row follows from its key and from the members that
+the catalog log names, and from nothing else: all agents with the same log say the same. A replica has no Raft
+group: it takes the results of the job in their order, by itself, and one that is behind comes after.
 """
 
 from __future__ import annotations

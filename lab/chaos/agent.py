@@ -69,6 +69,7 @@ class SimAgent:
     place = ""
     """Where it stands, as region/rack."""
     by_regions = True
+    lends = True
     """Whether trees go by that."""
     copy_after_ms = COPY_AFTER_MS
     past_rows = SLICE_ROWS
@@ -180,6 +181,7 @@ class SimAgent:
             self.address,
             self.labels,
             self.place * self.by_regions,
+            self.lends,
         )
         rng = random.Random(world.rng.random())
         self.checked = 0

@@ -46,8 +46,8 @@ Rows = dict[str, tuple[int, int]]
 class Answer:
     """What a table had for whoever asked an agent in one of its lives, up to a number. ``name``: by which it
     was asked, whichever table has that by then; ``job``: that it is of; ``shards``: the number of each of its
-    shards, if it has some; ``least``: the highest number that this life had told when it was asked; ``key``:
-    the one that was asked for; empty: all."""
+    shards or parts, if it has some; ``least``: the highest number that this life had told when it was asked;
+    ``key``: the one that was asked for; empty: all."""
 
     name: str
     job: str
@@ -115,7 +115,8 @@ class TableReaders:
             rows = decode(message.payload).to_pylist() if message.payload else []
             found = {row["k0"]: (micros(row["window_end"]), row["s0"]) for row in rows}
             said = json.loads(message.body)
-            shards = {int(place): number for place, number in said.get("shards", {}).items()}
+            parts = said.get("shards") or said.get("parts") or {}
+            shards = {int(place): number for place, number in parts.items()}
             self._keys |= dict.fromkeys(found)
             key = self._wanted.pop(message.request, "")
             one = Answer(*asked, said["table"], said["number"], found, shards, key)

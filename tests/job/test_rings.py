@@ -6,8 +6,9 @@ from __future__ import annotations
 import json
 
 from elf.fields import replace
+from elf.job.catalog.log import CatalogLog
 from elf.job.catalog.rings import Rings
-from elf.job.messages.log import AddOutput, RingSwapped
+from elf.job.messages.log import AddOutput, MemberJoined, RingSwapped
 from elf.job.output import OutputSpec
 from elf.job.ring import COPIES, PARTS, replicas
 from elf.job.spec import JobSpec
@@ -77,9 +78,12 @@ def test_a_key_is_read_wherever_it_is_asked_for_and_while_agents_are_away() -> N
     world.run(3_000)
     assert found(world, 0) == all_rows, "two of three have it"
     (shown,) = rows(world, 1, "SHOW TABLES")
-    assert (shown["table"], shown["shards"], shown["rows"]) == ("seen", PARTS, len(all_rows))
+    told = {name: shown[name] for name in ("table", "shards", "parts", "rows")}
+    assert told == {"table": "seen", "shards": 0, "parts": PARTS, "rows": len(all_rows)}
     facts = {row["fact"]: row["value"] for row in rows(world, 1, "DESCRIBE TABLE seen")}
-    assert str(facts["shards"]).count(" at ") == PARTS
+    assert str(facts["parts"]).count(" at ") == PARTS
+    assert "shards" not in facts
+    assert len(json.loads(said(world, 1, "SELECT * FROM seen").body)["parts"]) == PARTS
 
 
 def test_a_key_changes_while_agents_die_and_no_row_is_lost() -> None:
@@ -91,6 +95,7 @@ def test_a_key_changes_while_agents_die_and_no_row_is_lost() -> None:
     world.run(500)
     (shown,) = rows(world, 1, "SHOW TABLES")
     assert "until all rows have the new key" in str(shown["state"])
+    assert f" of {PARTS} parts have all" in str(shown["state"])
     assert int(str(shown["rows"])) > 3
     world.agents[4].crash()
     world.run(1_000)
@@ -213,6 +218,56 @@ def test_an_answer_says_that_it_lacks_what_came_while_its_key_changed() -> None:
     asking = Execute(request=1, sql="", creator=table.creator)
     now = TableRows(TableKept(table.job, new.uid, ("k0",), ("k0",)), 5, None, 0, 0, 0, 0)
     tables._log.rings._rings = rings._rings
-    late = tables._reply(asking, "0 rows", now, [now])
+    late = tables._reply(asking, table, "0 rows", now, [now])
     assert json.loads(late.body)["recovering"]
     assert "it has 5 of 7 results again" in late.text
+
+
+def test_who_lends_nothing_has_no_copy_and_loses_those_that_it_had() -> None:
+    world = World(417, 5, checking=False)
+    world.agents[3].lends = False
+    _, until = begun(world, 14_000, rate_ms=300, query=QUERY)
+    world.create(1, QUERY, "many")
+    world.run(3_000)
+    said(world, 2, SEEN)
+    world.run(4_000)
+    log, spared = world.agents[0].node.log, world.agents[3]
+    assert spared.address in log.addresses()
+    assert all(spared.address not in log.rings.replicas(place) for place in range(PARTS))
+    changed = next(one for one in world.agents if one.index != 3 and one.address in log.rings.replicas(0))
+    changed.crash()
+    changed.lends = False
+    world.restart(changed)
+    world.run(until - world.now + 12_000)
+    all_rows = found(world, 3)
+    assert len(all_rows) > 3
+    log = world.agents[3].node.log
+    for place in range(PARTS):
+        assert not {spared.address, changed.address} & set(log.rings.replicas(place))
+        for at in log.rings.replicas(place):
+            there = world.by_address[at].store.tables.replicas()
+            assert any(one.whole and one.kept.table.endswith(f"#{place}") for one in there)
+    assert not spared.store.tables.replicas()
+    assert not changed.store.tables.replicas()
+
+
+def test_where_nobody_lends_all_do() -> None:
+    log = CatalogLog()
+    entries = [
+        MemberJoined(
+            seq=number + 1,
+            stream="s",
+            number=number,
+            agent_id=f"id{number}",
+            name=f"a{number}",
+            incarnation=1,
+            address=f"h{number}:1",
+            since_us=0,
+            lends=number == 1,
+        )
+        for number in range(3)
+    ]
+    log.extend(0, entries[:1])
+    assert log.lenders() == {"h0:1"}
+    log.extend(1, entries[1:])
+    assert log.lenders() == {"h1:1"}

@@ -336,6 +336,7 @@ def _join(log: CatalogLog, seq: int, proposal: JoinStream) -> MemberJoined | Non
         since_us=proposal.since_us,
         labels=proposal.labels,
         place=proposal.place,
+        lends=proposal.lends,
     )
 
 

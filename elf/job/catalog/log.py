@@ -279,12 +279,12 @@ class CatalogLog(Members):
 
     def _follow_rings(self) -> None:
         if self.rings:
-            self.rings.have(self.addresses())
+            self.rings.have(self.lenders())
 
     def _add_output(self, spec: OutputSpec, seq: int) -> None:
         self.authors.add_output(spec)
         if has_ring(spec):
-            self.rings.have(self.addresses())
+            self.rings.have(self.lenders())
             self.rings.add(spec)
         if spec.option("of") in self._outputs:
             self._drop_outputs(spec.option("of"))

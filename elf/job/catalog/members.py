@@ -30,6 +30,8 @@ class Member(msgspec.Struct, frozen=True):
     """All that it has said of itself; None: it says nothing (``elf.job.places``)."""
     place: str = ""
     """Where it stands, as it last said, if its trees go by regions (``overlay.regions``)."""
+    lends: bool = True
+    """Whether it may have copies of tables with a ring, as it last said."""
 
 
 class Members:
@@ -52,6 +54,7 @@ class Members:
             since,
             labels=_labels(entry, known),
             place=entry.place,
+            lends=entry.lends,
         )
         self._regions |= {region_of(entry.place)} - {""}
         self._numbers[entry.stream, entry.agent_id] = entry.number
@@ -110,6 +113,12 @@ class Members:
         """The addresses of the members of all streams that have not left."""
         known = (member for of in self._members.values() for member in of.values())
         return {member.address for member in known if member.until_us == FOREVER_US}
+
+    def lenders(self) -> set[str]:
+        """Those of them that lend; all, if none does: rows have to be somewhere."""
+        known = (member for of in self._members.values() for member in of.values())
+        none = {one.address for one in known if one.until_us == FOREVER_US and not one.lends}
+        return (self.addresses() - none) or self.addresses()
 
     def places(self) -> dict[str, str]:
         """Where the members of all streams that have not left stand, by address, if they say it."""

@@ -103,6 +103,8 @@ class Identity(msgspec.Struct, frozen=True):
     """Those of the agent; None: nobody is told."""
     place: str = ""
     """Where it stands, as region/rack, if its trees go by regions (``overlay.regions``)."""
+    lends: bool = True
+    """Whether it may have copies of tables with a ring (``elf.job.ring``)."""
 
 
 class StreamSince(msgspec.Struct, frozen=True):
@@ -339,6 +341,7 @@ class Membership:
             since_us=stream.since_us,
             labels=me.labels,
             place=me.place,
+            lends=me.lends,
         )
 
     # -- hearing ---------------------------------------------------------------------------------------------

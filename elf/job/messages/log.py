@@ -49,7 +49,8 @@ LOADS_MAX: Final = 256
 class MemberJoined(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     """Member ``number`` of ``stream``: expected in panes that start at ``since_us`` or later. A restart is a
     new entry. ``labels``: of the agent; None: it is of a release that does not say them. ``place``: where it
-    stands, if its trees go by regions (``overlay.regions``).
+    stands, if its trees go by regions (``overlay.regions``). ``lends``: whether it may have copies of tables
+    with a ring.
     """
 
     seq: Serial
@@ -62,6 +63,7 @@ class MemberJoined(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     since_us: Micros
     labels: Labels | None = None
     place: Locality = ""
+    lends: bool = True
 
 
 class MemberLeft(msgspec.Struct, frozen=True, tag=True, kw_only=True):
@@ -369,8 +371,8 @@ LOG_MESSAGES = (Hello, Welcome, Follow, LogTail, SignedTail, Spread, Refused)
 
 
 class JoinStream(Message, frozen=True, kw_only=True, tag=True):
-    """Agent to a voter, until it sees its own entry: I have this stream, from ``since_us`` on. ``labels`` and
-    ``place``: as in ``MemberJoined``."""
+    """Agent to a voter, until it sees its own entry: I have this stream, from ``since_us`` on. ``labels``,
+    ``place`` and ``lends``: as in ``MemberJoined``."""
 
     stream: Proper
     agent_id: AgentId
@@ -380,6 +382,7 @@ class JoinStream(Message, frozen=True, kw_only=True, tag=True):
     since_us: Micros
     labels: Labels | None = None
     place: Locality = ""
+    lends: bool = True
 
 
 class LeaveStream(Message, frozen=True, kw_only=True, tag=True):
