@@ -33,7 +33,7 @@ from agents.archive.retention import Limits
 from agents.archive.upkeep import Upkeep
 from agents.disk.durable import waits
 from agents.disk.store import Store
-from agents.tasks.archive import Archive, ArchiveError
+from agents.tasks.archive import Archive, ArchiveError, sooner_ms
 from elf.errors import ElfBug
 from tests.support.archived import append, archive_in
 from tests.support.crashing import Crash, crash_at
@@ -375,6 +375,29 @@ def test_only_what_a_cut_covers_is_shipped(tmp_path: Path) -> None:
     assert (archive.ship(checkpoint), archive.unshipped) == ([], 1)
     assert len(archive.ship(archive.sync())) == 1
     assert archive.unshipped == 0
+
+
+def test_agents_that_begin_together_do_not_ship_together() -> None:
+    first = [sooner_ms(60_000, "clicks", f"web-{number}") for number in range(64)]
+    assert 0 <= min(first) < max(first) <= 30_000
+    assert all(any(at * 3_750 <= one < (at + 1) * 3_750 for one in first) for at in range(8))
+    assert sooner_ms(60_000, "clicks", "web-1") == first[1], "the same after each start"
+    assert sooner_ms(5_000, "clicks", "web-1") == 0
+
+
+def test_only_the_first_roll_is_shorter(tmp_path: Path) -> None:
+    where = str(tmp_path / "archive")
+    archive = Archive(
+        tmp_path / "rolls", where, stream="s", agent="a", roll_secs=60, roll_bytes=1 << 30, facts={}
+    )
+    archive.restore(0)
+    sooner = sooner_ms(60_000, "s", "a")
+    for length in (60_000 - sooner, 60_000):
+        append(archive, ["x"], [BASE_US])
+        assert not archive.due(1_000)
+        assert [archive.due(1_000 + length - 1), archive.due(1_000 + length)] == [False, True]
+        archive.roll()
+    archive.close()
 
 
 def test_due_by_age_and_by_size(tmp_path: Path) -> None:
