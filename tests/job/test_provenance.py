@@ -150,7 +150,10 @@ def test_rows_of_the_past_are_counted_again(before: Rows, after: Rows, since: in
             story.die()
         past_now = story.worker.states()[flow.uid].past
         assert past_now is not None
-        begin = past_now.position
+        gone = rng.randrange(1, 4) if rng.random() < 0.2 else 0  # retention was quicker
+        begin = min(begun, past_now.position + gone)
+        holes = tuple((ts, ts) for ts, _ in before[past_now.position : begin])
+        wanted -= sum(ts >= first_us for ts, _ in holes)
         after_it: Past | None = None
         at = min(begun, begin + rng.randrange(1, 9))
         found = [
@@ -161,11 +164,32 @@ def test_rows_of_the_past_are_counted_again(before: Rows, after: Rows, since: in
         if reads := at < begun:
             floor = min(ts // flow.fragment.pane_us for ts, _ in before[at:])
             after_it = replace(past_now, position=at, floor=floor)
-        story.handle(Replay(flow.uid, tuple(found), after_it, 0))
+        story.handle(Replay(flow.uid, tuple(found), after_it, 0, holes))
     story.play()
     story.check()
     sealed = [one for one in story.sealed if one.flow == flow.uid]
     assert sum(map(rows_in, sealed)) >= wanted
+
+
+def test_ranges_end_where_archived_rows_are_gone() -> None:
+    """A flow with SINCE has read rows of a pane, and dies; then the archive has lost the next ones."""
+    rows: Rows = [(n * SECOND // 8, "abc"[n % 3]) for n in range(8)]
+    story = Story([rows], 0, stops=False)
+    story.feed(0, len(rows))
+    flow = Flow("e" * 24, replace(FLOW.fragment, since_us=0), bytes(16), "home")
+    past = Past(0, len(rows), END_OF_TIME, START_OF_TIME)
+    story.handle(Install(flow, covers_us=0, past=past))
+    holes = ((rows[3][0], rows[4][0]),)
+    for at, end, gone in [(0, 3, ()), (5, 7, holes), (7, 8, ())]:
+        part = chunk(rows[at:end], at, "log0")
+        found = Records("log0", "log", part.lines, part.offsets)
+        after = None if end == len(rows) else replace(past, position=end, floor=0)
+        story.handle(Replay(flow.uid, (found,), after, 10**10 * end, gone))
+        story.die()
+    story.handle(Finish())
+    story.check()
+    (panes,) = (one.panes for one in story.traced if one.flow == flow.uid and one.panes)
+    assert panes == (PaneRows(0, 6, (("log0", ((0, 3), (5, 7), (7, 8))),)),)
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.booleans()), max_size=30))

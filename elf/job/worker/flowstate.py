@@ -349,6 +349,12 @@ class FlowState:
             self._provenance.saw(source, share.runs)
             self._late_provenance.saw(source, share.late_runs)
 
+    def cut_traces(self) -> None:
+        """Between what was read and what comes next, archived rows are gone."""
+        for provenance in (self._provenance, self._late_provenance):
+            if provenance is not None:
+                provenance.cut()
+
     def take_traced(self) -> list[Traced]:
         """Which rows the panes have counted that were sealed, and the parts that were taken, since this was
         last asked."""

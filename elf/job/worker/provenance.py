@@ -3,7 +3,8 @@
 Every chunk comes as *runs*: rows of one pane, in the order of their source, that are all counted or all not.
 A run that is counted goes on with the range before it unless a run that is not lies between them. So ranges
 hold no row of their pane that is not counted, whatever the reason: it was late, from the future, shed, leapt
-over, or read again by a flow that had it already.
+over, or read again by a flow that had it already. Rows that a flow is never given, as the archive has lost
+them, come as no run: there all ranges end.
 """
 
 from __future__ import annotations
@@ -95,6 +96,12 @@ class OpenProvenance:
             else:
                 ranges.ranges.append((run.first, run.end))
                 ranges.open = True
+
+    def cut(self) -> None:
+        """There may be rows behind those that were seen which never come: no range goes on over them."""
+        for pane in self._panes.values():
+            for source in pane.sources.values():
+                source.open = False
 
     def include(self, image: bytes) -> None:
         """What another agent has seen for it, as an image: rows behind those of each source that it has."""

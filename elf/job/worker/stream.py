@@ -536,12 +536,16 @@ class StreamWorker:
         counts: dict[str, int] = {}
         if command.mapped is not None:
             counts = state.absorb(command.mapped)
+        if command.holes:
+            state.cut_traces()
         for records in command.records:
             extracted = self._extractor.extract(records.lines)
             rows = self._with_origins(extracted.table, records.log)
             view = past_view(records, extracted, rows, self._settings.since_us, command.until_us)
             for name, count in state.replay(view, records).items():
                 counts[name] = counts.get(name, 0) + count
+            if command.holes:  # they may lie behind the records too
+                state.cut_traces()
         for from_us, to_us in command.holes:
             state.miss(Gap(from_us, to_us, self._settings.name, "archive", -1))
         state.past, state.dirty = command.past, True
