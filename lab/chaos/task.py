@@ -53,6 +53,9 @@ STUCK_MS = 100
 """The pause between two looks whether a stream task goes on."""
 READ_MS = 100
 """The pause between two looks whether there is something to read."""
+LOOK_MS = 1_000
+"""The pause between two looks at what others have done to the archive: half an hour of it, where an agent
+looks each ten seconds (``agents.tasks.housekeeping``). What is replaced stays for an hour."""
 CHUNKS_AHEAD = 4
 """Chunks that may wait."""
 SAMPLES = 100
@@ -132,6 +135,7 @@ class SimTask:
         self._reads_past = False
         self._files: FileArchive | None = None
         self._kept = self._fed
+        self._looked_ms = agent.world.now
         self._archive = self._archived()
         self._pasts = Pasts(self.worker, self._archive, agent.past_rows)
         self._offloading = Offloading(self.worker, self._archive, self._pasts, HELP_TIMES)
@@ -253,6 +257,13 @@ class SimTask:
         if self._files is not None:
             self._files.shelf.spare(self._files.life, needed)
 
+    def _look(self) -> None:
+        """See where the rows of files are that somebody has sorted."""
+        agent = self._agent
+        if self._files is not None and not agent.stuck and agent.world.now - self._looked_ms >= LOOK_MS:
+            self._looked_ms = agent.world.now
+            self._files.shelf.look()
+
     def _offload(self) -> None:
         """What becomes of flows whose rows helpers map."""
         agent = self._agent
@@ -281,6 +292,7 @@ class SimTask:
 
     def read(self) -> None:
         agent = self._agent
+        self._look()
         if not (self._waiting or self._busy or agent.stuck):
             self._offload()
         rows = agent.logs[self._stream].rows[self.position : self.position + 50]

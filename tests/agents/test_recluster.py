@@ -19,14 +19,15 @@ import agents.recluster
 from agents.archive import layout as layouts
 from agents.archive.contents import contents
 from agents.archive.manifest import File
-from agents.archive.partitions import HOUR_US, Target
+from agents.archive.partitions import HOUR_US, ArchiveError, Target
 from agents.archive.retention import Limits
 from agents.archive.shelf import wall_clock_ms
 from agents.archive.summaries import blooms_of, may_hold
 from agents.archive.upkeep import Upkeep
 from agents.inputs.values import Source
-from agents.recluster import recluster
+from agents.recluster import GRACE_MS, recluster
 from agents.tasks.archive import Archive
+from agents.tasks.ownarchive import OwnArchive
 from elf.errors import UserError
 from elf.ql.plan import Condition
 from tests.support.crashing import Crash, crash_at
@@ -344,6 +345,25 @@ def test_an_agent_that_was_away_sees_each_row_once(tmp_path: Path) -> None:
     back = started(tmp_path)
     assert [(file.by, file.rows) for file in back.shelf.files()] == [("c_ip", 20)]
     back.close()
+
+
+def test_who_has_not_looked_for_an_hour_waits_and_reads_all_after_the_next_look(tmp_path: Path) -> None:
+    """The second recluster deletes what the first has replaced. An agent looks each ten seconds."""
+    archive, now_ms = started(tmp_path), wall_clock_ms()
+    ship(archive, range(20))
+    own, path = OwnArchive(archive), str(tmp_path / "archive")
+    own.survey(0, 20, 0)
+    recluster(path, "access", "c_ip")
+    assert own.survey(0, 20, 0).rolls, "they stay for who has begun to read them"
+    ship(archive, range(20, 40))
+    recluster(path, "access", "c_ip", now_ms=lambda: now_ms + 2 * GRACE_MS)
+    with pytest.raises(ArchiveError, match="cannot read"):
+        own.survey(0, 40, 0)
+    Upkeep([archive.shelf], Limits(free_bytes=0), grace_ms=GRACE_MS).run()
+    found = own.survey(0, 40, 0)
+    rows = [row for roll in found.rolls for load in roll.parts for row in load()["record"].to_pylist()]
+    assert (sorted(rows), found.gone) == (list(range(40)), 0)
+    archive.close()
 
 
 class LetGo:

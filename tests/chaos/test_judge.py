@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from agents.disk.store import StoreError
+from lab.chaos.archives import Archives
+from lab.chaos.engine import STREAM
 from lab.chaos.jobs import query_of
 from lab.chaos.judge import Judge
 from lab.chaos.ledger import Ledger
@@ -88,3 +90,25 @@ def test_a_row_from_before_the_beginning_is_leapt_over_as_any_other() -> None:
     book = ledger.books[spec.flows[0].uid, away.index]
     assert (began_us - 1) // spec.plan.fragment.pane_us in book.leapt
     assert ledger.findings == []
+
+
+def test_agents_look_at_what_was_sorted_as_those_of_a_fleet_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was sorted an hour of the archive ago is deleted when it is sorted again: who has not looked since
+    would read its past no more (seed 9200120)."""
+    world = World(4, 1)
+    world.archives = archives = Archives(world, 4)
+    monkeypatch.setattr(archives, "_meanwhile", lambda: None)  # upkeep looks, too
+    try:
+        world.start_all()
+        (agent,) = world.agents
+        world.create(0, query_of("plain"))
+        world.write(agent, world.now + 20_000)
+        (task,) = agent.tasks.values()
+        for _ in range(3):
+            world.run(5_000)
+            rolls = task._archive.survey(0, task._archive.position, 0).rolls
+            rows = {row for roll in rolls for load in roll.parts for row in load()["record"].to_pylist()}
+            assert len(rows) == task._archive.position > 0
+            archives.sort(STREAM, 0)
+    finally:
+        archives.close()
