@@ -209,6 +209,7 @@ def _prepare_everything() -> None:
     import elf.ql.jobs
     import elf.ql.looks
     import elf.ql.planner
+    import elf.ql.prepared
     import elf.ql.signed
     import elf.ql.since
     import elf.ql.statements

@@ -19,7 +19,6 @@ from elf.client.past import joined
 from elf.client.windows import WINDOW_COLUMNS
 from elf.errors import PeerError
 from elf.job.tables import Columns, Scalar, TableKept
-from elf.ql.kinds import INT64_MAX
 
 SCHEMAS_KEPT: Final = 64
 """Opened, the last ones."""
@@ -118,7 +117,7 @@ def keys_of(key: Columns, asked: Sequence[Sequence[Scalar]], schema: pa.Schema) 
 
 def _is_stored_as(value: Scalar, kind: pa.DataType) -> bool:
     """Whether it is stored in a column of a type as it is."""
-    return _PLAIN.get(type(value)) == kind and (not isinstance(value, int) or abs(value) <= INT64_MAX)
+    return _PLAIN.get(type(value)) == kind and (not isinstance(value, int) or abs(value) < 1 << 63)
 
 
 def as_table(rows: Iterable[Row], schemas: Sequence[pa.Schema]) -> pa.Table:
