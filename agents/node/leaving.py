@@ -1,7 +1,8 @@
 """How an agent leaves its cluster (``elf leave``; protocol 10.2, protocol 10.3).
 
 It seals all that is open, hands over what it has sealed and the copies that it has of the dead, has the log
-say from when on it is gone, hands over its slots in all groups, and leaves the ring.
+say from when on it is gone, waits for those who are to have its parts of tables, hands over its slots in all
+groups, and leaves the ring.
 
 Who asks is told no, and nothing is changed, where a group would have no majority without this agent: another
 member is dead, and nobody is there to take its place. What is kept there would stand still until the dead one
@@ -27,10 +28,12 @@ from agents.node.working import Working
 from elf.job.catalog.voters import LOG_GROUP
 from elf.job.commands import SealOpen
 from elf.job.effects import Send, Stop, Work
+from elf.job.group.shards import Shards
 from elf.wire.clients import Failed, Reply
 
 HANDING_MS: Final = 15_000
-"""So long it looks for somebody who takes the copies that it has of the dead."""
+"""So long it looks for somebody who takes the copies that it has of the dead, and again for those who are to
+have its parts of tables."""
 SURE_MS: Final = 4_000
 """Who has not died so long ago is noticed."""
 
@@ -46,6 +49,7 @@ class Leaving:
         catalog: Catalog,
         hosting: Hosting,
         working: Working,
+        shards: Shards,
     ) -> None:
         self._me = context.me
         self._streams = context.streams
@@ -56,10 +60,13 @@ class Leaving:
         self._catalog = catalog
         self._hosting = hosting
         self._working = working
+        self._shards = shards
         self._sender = working.sender
         self._replicas = working.replicas
         self._owed_ms: int | None = None
         """Since when nothing of our own is owed."""
+        self._left_ms: int | None = None
+        """Since when the log has us as gone."""
         self._untils: dict[str, int] = {}
         self._clients: list[tuple[str, int]] = []
         self._asked_ms: int | None = None
@@ -192,6 +199,9 @@ class Leaving:
             return []
         if not membership.left():
             return list(membership.leave(self._untils, now_ms, catalog.neighbours()))
+        self._left_ms = now_ms if self._left_ms is None else self._left_ms
+        if self._shards.to_hand_on() and self._others() and now_ms - self._left_ms < HANDING_MS:
+            return []
         handed_over = catalog.gone() or not self._others()  # who hears nobody need not be the last
         if not handed_over and not catalog.late(now_ms):
             return list(catalog.go(now_ms))
@@ -201,6 +211,10 @@ class Leaving:
         text += self._stalled()
         if lost := self._replicas.to_hand_on():
             text += f"; nobody has taken {lost} snapshots that it had of other agents"
+        if parts := self._shards.to_hand_on():
+            text += (
+                f"; {parts} of the parts of tables that it had are not at all agents that are to have them"
+            )
         told = [Send(to, Reply(request=n, text=text)) for to, n in self._clients]
         self._clients = []
         return [*told, *self._overlay.leave(now_ms), Stop("left the cluster", 0)]

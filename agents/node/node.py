@@ -196,7 +196,8 @@ class Node:
         self.clocks = self._working.clocks
         self.links = self._working.links
         self.probes = self._working.probes
-        self._leaving = Leaving(context, desk, staffing, self.catalog, self.hosting, self._working)
+        shards = self.job_groups.shards
+        self._leaving = Leaving(context, desk, staffing, self.catalog, self.hosting, self._working, shards)
         # whoever asks
         self.loads = Loads(log)
         self.deciding = Deciding(log, self.loads, settings.pace)

@@ -195,6 +195,32 @@ def test_who_leaves_is_followed_by_another_one_that_has_all_rows() -> None:
             assert any(one.whole and one.kept.table.endswith(f"#{place}") for one in there)
 
 
+def test_who_leaves_stays_until_its_parts_are_elsewhere() -> None:
+    """All who are to have them have to have got them, also one that is away."""
+    world, _, until = ringed(418, 14_000)
+    world.run(until - world.now + 6_000)
+    all_rows = found(world, 0)
+    assert len(all_rows) > 3
+    log = world.agents[0].node.log
+    there = log.addresses()
+    gone, late = next(
+        (world.by_address[at], world.by_address[heir])
+        for at in sorted(there)
+        for place in range(PARTS)
+        for heir in set(replicas(there - {at}, place)) - set(log.rings.replicas(place))
+        if 0 not in (world.by_address[at].index, world.by_address[heir].index)
+    )
+    late.crash()
+    gone.guard(lambda: gone.perform(gone.node.leave(gone.now_ms)))
+    world.run(10_000)
+    assert gone.address not in log.addresses()
+    assert gone.up, "nobody else has all that it has"
+    world.restart(late)
+    world.run(6_000)
+    assert not gone.up
+    assert found(world, 0) == all_rows
+
+
 def test_an_answer_says_that_it_lacks_what_came_while_its_key_changed() -> None:
     world, _, until = ringed(415, 8_000)
     world.run(until - world.now + 6_000)

@@ -169,6 +169,16 @@ class Shards:
         there = (spec for spec in self._log.outputs(job_of(one.group)) if shards_of(spec) == count)
         return heir_of(one.of, there)
 
+    def to_hand_on(self) -> int:
+        """Of tables with a ring, the parts that are here with all rows, which those do not all have yet that
+        are to have them in place of this agent."""
+        rings = self._log.rings
+        return sum(
+            is_ring(one.group) and one.whole and one.kept is not None
+            for one in self._all()
+            if self._address not in rings.replicas(one.place)
+        )
+
     # -- what they lack --------------------------------------------------------------------------------------
 
     def deadline(self) -> int | None:
