@@ -73,8 +73,6 @@ class _Running:
     offload: Offload | None = None
     deadline_ms: int = 0
     what: str = ""
-    looks: bool = False
-    """Whether it reads rows of a table, and changes nothing."""
 
 
 @dataclass
@@ -115,8 +113,6 @@ class Clients:
         self._by_id: dict[int, _Running] = {}
         self._readers: dict[tuple[str, int], _Reader] = {}
         self._whys: dict[int, tuple[str, int]] = {}
-        self.looked = False
-        """Whether all that was last done for a client has changed nothing of the node's."""
 
     # -- from clients ----------------------------------------------------------------------------------------
 
@@ -183,11 +179,9 @@ class Clients:
 
     def _step(self, running: _Running, answers: list[Answer] | None, now_ms: int) -> list[Step]:
         """Run a procedure up to its next question, or to its end."""
-        self.statements.looks = False
         try:
             asks = next(running.procedure) if answers is None else running.procedure.send(answers)
         except StopIteration as done:
-            self.looked = running.looks
             return self._finish(running, done.value, now_ms)
         except ElfError as refused:
             told = [Refused(refused.what)] if isinstance(refused, OverQuota) else []
@@ -199,8 +193,6 @@ class Clients:
             text = f"this agent has a bug, its log has more: {bug!r}"
             failed = Failed(request=running.request, text=text)
             return [Faulted(bug), *self._finish(running, failed, now_ms)]
-        running.looks |= self.statements.looks
-        self.looked = running.looks
         found: list[Step] = []
         running.waiting = {}
         running.deadline_ms = now_ms

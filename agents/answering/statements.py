@@ -152,8 +152,6 @@ class Statements:
         self._aggregates = Aggregates(log, fleet, self.creators)
         self._once = Once(log)
         self._one_shots = 0
-        self.looks = False
-        """Set where a text is one SELECT over a table, which reads and changes nothing."""
         self._forms: Prepared | None = None
         """None: the parser is not loaded yet."""
 
@@ -183,7 +181,6 @@ class Statements:
                     "a SELECT, SUBSCRIBE, ROWS OF or PREVIEW can only be the last of several statements"
                 )
             yield from self._statement(asked, statement, now_ms, who)
-        self.looks = len(parsed) == 1 and isinstance(parsed[0], keyed.TableSelect)
         return (yield from self._statement(asked, parsed[-1], now_ms, who))
 
     def _read(

@@ -435,13 +435,11 @@ class Node:
                     return found
                 self._waits_ms = None
             effect = todo.popleft()
-            if isinstance(effect, ring.Send | LookUp) or (
-                isinstance(effect, Send) and effect.to != self.me.address
-            ):
-                found.append(effect)
-                continue
-            if isinstance(effect, Send):
+            if isinstance(effect, Send) and effect.to == self.me.address:
                 todo.extend(self._arrived(self.me.address, effect.message, now_ms))
+                continue
+            if isinstance(effect, ring.Send | Send | LookUp):
+                found.append(effect)
                 continue
             self._waits_ms = None
             match effect:
@@ -629,13 +627,9 @@ class Node:
             return [Faulted(error, type(message).__name__, sender)]
 
     def _arrived(self, sender: str, message: object, now_ms: int, who: Principal | None = None) -> list[Step]:
-        self.clients.looked = False
-        found = self._guarded(message, sender, lambda: self._taken(sender, message, now_ms, who))
-        if self.clients.looked and self._waits_ms is not None:
-            self._waits_ms = min(self._waits_ms, self.clients.deadline() or self._waits_ms)
-        elif not isinstance(message, ReadTable):
+        if not isinstance(message, ReadTable):
             self._waits_ms = None
-        return found
+        return self._guarded(message, sender, lambda: self._taken(sender, message, now_ms, who))
 
     def _taken(self, sender: str, message: object, now_ms: int, who: Principal | None) -> list[Step]:
         match message:

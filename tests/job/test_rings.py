@@ -48,6 +48,16 @@ def found(world: World, through: int, as_of: str = "") -> dict[str, object]:
     return {str(row["k0"]): row["s0"] for row in rows(world, through, f"SELECT k0, s0 FROM seen{as_of}")}
 
 
+def filled(seed: int) -> tuple[World, dict[str, object]]:
+    """The same when the writing has ended, and all rows of the table."""
+    world, job, until = ringed(seed, 14_000)
+    world.run(until - world.now + 6_000)
+    all_rows = found(world, 0)
+    assert len(all_rows) > 3
+    assert all_rows.items() <= truth(world, job).items()
+    return world, all_rows
+
+
 def truth(world: World, job: JobSpec) -> dict[str, object]:
     return {key: count for key, (_, count) in last_rows(world, job, 0).items()}
 
@@ -64,11 +74,7 @@ def test_a_part_is_at_the_agents_that_follow_it_whoever_else_there_is() -> None:
 
 
 def test_a_key_is_read_wherever_it_is_asked_for_and_while_agents_are_away() -> None:
-    world, job, until = ringed(411, 14_000)
-    world.run(until - world.now + 6_000)
-    all_rows = found(world, 0)
-    assert len(all_rows) > 3
-    assert all_rows.items() <= truth(world, job).items()
+    world, all_rows = filled(411)
     for through in range(5):
         for key in all_rows:
             (one,) = rows(world, through, f"SELECT * FROM seen WHERE k0 = '{key}'")
@@ -178,10 +184,7 @@ def test_a_ring_ends_with_its_table() -> None:
 
 
 def test_who_leaves_is_followed_by_another_one_that_has_all_rows() -> None:
-    world, _, until = ringed(414, 14_000)
-    world.run(until - world.now + 6_000)
-    all_rows = found(world, 0)
-    assert len(all_rows) > 3
+    world, all_rows = filled(414)
     log = world.agents[0].node.log
     gone = next(one for one in world.agents if one.address in log.rings.replicas(0) and one.index > 2)
     gone.guard(lambda: gone.perform(gone.node.leave(gone.now_ms)))
@@ -197,10 +200,7 @@ def test_who_leaves_is_followed_by_another_one_that_has_all_rows() -> None:
 
 def test_who_leaves_stays_until_its_parts_are_elsewhere() -> None:
     """All who are to have them have to have got them, also one that is away."""
-    world, _, until = ringed(418, 14_000)
-    world.run(until - world.now + 6_000)
-    all_rows = found(world, 0)
-    assert len(all_rows) > 3
+    world, all_rows = filled(418)
     log = world.agents[0].node.log
     there = log.addresses()
     gone, late = next(
