@@ -5,6 +5,7 @@
 - One agent that gets 1.4 and 1.8 times what it can do, beside an oracle (``lab.bench.within.overload``): jobs
   that promise the same, and jobs that do not (there also 0.7 times).
 - What deciding which rows are left out takes of a core.
+- What EXPLAIN LATENCY says that windows will take, beside what they take (``lab.bench.within.modelled``).
 - Spark Structured Streaming and Flink SQL with the same lines at the same rate, where they are installed.
 """
 
@@ -36,6 +37,7 @@ from lab.bench.runner import Bench, Figure, Report, Scratch, percentiles
 from lab.bench.within.beside import Beside, Took, beside
 from lab.bench.within.kept import Kept, kept
 from lab.bench.within.load import WORKLOADS
+from lab.bench.within.modelled import Modelled, modelled
 from lab.bench.within.overload import ALIKE, JOBS, UNLIKE, Overloaded, overloaded
 from lab.chaos.engine import STREAM, plan
 from lab.chaos.world import World
@@ -48,9 +50,10 @@ TIMES: Final = {
     "promises 1.8": (1.8, UNLIKE),
 }
 PLANNER: Final = "planner"
+MODEL: Final = "model"
 ENGINES: Final = {"spark": "Spark Structured Streaming", "flink": "Flink SQL"}
 BESIDE: Final = {f"{engine}, {name}": (engine, name) for name in WORKLOADS for engine in ENGINES}
-SIDES: Final = (*WORKLOADS, *TIMES, PLANNER, *BESIDE)
+SIDES: Final = (*WORKLOADS, MODEL, *TIMES, PLANNER, *BESIDE)
 PLANNED_JOBS: Final = 32
 LOOKS: Final = 100
 PROMISE: Final = Promise(500_000, 99.0)
@@ -67,7 +70,7 @@ class Planned(msgspec.Struct, frozen=True):
         return self.look_ms / LOOK_MS
 
 
-Run = Kept | Overloaded | Planned | Took
+Run = Kept | Modelled | Overloaded | Planned | Took
 
 
 @dataclass(frozen=True)
@@ -87,7 +90,7 @@ class Within(Bench[str, Run]):
         Path, Option("--envs", metavar="DIR", help="Where environments of elf bench peers are, for Flink.")
     ] = ENVS
 
-    once: ClassVar = (*TIMES, PLANNER, *BESIDE)
+    once: ClassVar = (MODEL, *TIMES, PLANNER, *BESIDE)
 
     def __post_init__(self) -> None:
         """Raises ``UserError``."""
@@ -114,6 +117,7 @@ class Within(Bench[str, Run]):
             return overloaded(next(folders), times, self.overload, bounds)
 
         made: dict[str, Callable[[], Run]] = {name: partial(keeps, name) for name in WORKLOADS}
+        made[MODEL] = lambda: modelled(next(folders), self.agents)
         made |= {name: partial(beyond, *load) for name, load in TIMES.items()}
         made[PLANNER] = planned
         there, _ = engines(self.envs)
@@ -142,8 +146,19 @@ class Within(Bench[str, Run]):
             for one in found
             if isinstance(one, Took) and one.wrong
         ]
+        notes += [
+            f"{name}, modelled of measured: {setting.told}"
+            for name, found in runs.items()
+            for one in found
+            if isinstance(one, Modelled)
+            for setting in one.settings
+        ]
         notes += engines(self.envs)[1].values()
-        facts = {name: _shown(one) for name, (one, *_) in runs.items() if name in self.once}
+        facts = {
+            name: _shown(one)
+            for name, (one, *_) in runs.items()
+            if name in self.once and not isinstance(one, Modelled)
+        }
         details = {name: [_shown(one) for one in found] for name, found in runs.items()}
         return Report({"agents": self.agents, **facts}, figures, notes, {"runs": details})
 
@@ -183,6 +198,8 @@ def _figures(name: str, found: Sequence[Run]) -> list[Figure]:
             bound = statistics.median(one.bound_ms for one in every)
             what = f"{name}, {rate:,.0f} lines/s: p99 of windows, beside the bound that is suggested"
             return [Figure(what, round(late, 1), "ms", {"bound": bound})]
+        case Modelled() as model:
+            return _of_model(model)
         case Overloaded(of_oracle=settled, in_time=in_time, rate=rate, in_time_each=each):
             least = 0.8 if name.endswith("1.8") else 0.9
             what = f"{name} ({rate:,.0f} lines/s, {JOBS} jobs): in time, of what an oracle could do"
@@ -198,6 +215,22 @@ def _figures(name: str, found: Sequence[Run]) -> list[Figure]:
         case Took():
             return []
     raise AssertionError(name)
+
+
+def _of_model(found: Modelled) -> list[Figure]:
+    """Each setting beside the model, and how many of them are near to it."""
+    both = [
+        (f"{one.title}: {what} of windows, beside the model's", beside)
+        for one in found.settings
+        for what, beside in (("mean", one.mean), ("p99", one.p99))
+        if beside is not None
+    ]
+    each = [Figure(what, one.measured, "ms", {"model": one.modelled}) for what, one in both]
+    shares = (
+        Figure(f"{what}, of {count}", round(100 * near, 1), "%", {"target": 100 * least})
+        for what, count, near, least in found.shares()
+    )
+    return [*each, *shares]
 
 
 def planned() -> Planned:

@@ -47,14 +47,18 @@ class Kept(msgspec.Struct, frozen=True):
 
 def stream_of(folder: Path) -> dict[str, object]:
     """The stream of an agent whose lines are there."""
-    stream = {
-        "include": [str(folder / "*.jsonl")],
+    return {"streams": {STREAM: files_of(folder / "*.jsonl")}}
+
+
+def files_of(include: Path) -> dict[str, object]:
+    """A stream of lines as ``Lines`` makes them."""
+    return {
+        "include": [str(include)],
         "format": "json",
         "timestamp": "ts",
         "columns": {"ts": "timestamp", "person": "text", "word": "text", "text": "text"},
         "idle_timeout_secs": 3600,
     }
-    return {"streams": {STREAM: stream}}
 
 
 def kept(folder: Path, workload: Workload, agents: int, rate: float, seconds: float) -> Kept:

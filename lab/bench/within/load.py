@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import heapq
 import random
 import time
+from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -70,18 +72,11 @@ class Lines:
         return b"".join(parts).replace(EPOCH, moment.replace("+00:00", "Z").encode())
 
 
-class Load:
-    """Lines beside agents, with the time of the clock: ``rate`` a second, of all together. ``written``: how
-    many."""
-
-    def __init__(self, files: Sequence[BinaryIO], rate: float, seed: int = 1) -> None:
-        self._files, self.rate = files, rate
-        self.lines = Lines(seed)
-        self.written = 0
+class Writer(ABC):
+    """Writes lines as long as a block goes on."""
 
     @asynccontextmanager
     async def on(self) -> AsyncIterator[None]:
-        """They are written as long as the block goes on."""
         writing = asyncio.create_task(self._write())
         try:
             yield
@@ -91,6 +86,20 @@ class Load:
             writing.cancel()
             await asyncio.gather(writing, return_exceptions=True)
 
+    @abstractmethod
+    async def _write(self) -> None:
+        """Until it is cancelled."""
+
+
+class Load(Writer):
+    """Lines beside agents, with the time of the clock: ``rate`` a second, of all together. ``written``: how
+    many."""
+
+    def __init__(self, files: Sequence[BinaryIO], rate: float, seed: int = 1) -> None:
+        self._files, self.rate = files, rate
+        self.lines = Lines(seed)
+        self.written = 0
+
     async def _write(self) -> None:
         due, at, turn = 0.0, time.monotonic(), 0
         while True:
@@ -99,11 +108,39 @@ class Load:
             due, at = due + self.rate * (now - at), now
             count, due = int(due), due - int(due)
             each, more = divmod(count, len(self._files))
-            us = time.time_ns() // 1_000_000 * 1_000
+            us = _now_us()
             for place in range(len(self._files)):
                 file = self._files[(place + turn) % len(self._files)]
-                lines = self.lines.take(us, each + (place < more))
-                if lines and file.write(lines) != len(lines):
-                    raise ElfError(f"{file.name} does not take a batch of lines")
+                _put(file, self.lines.take(us, each + (place < more)))
             self.written += count
             turn += 1
+
+
+class Random(Writer):
+    """Lines at random moments, with the time of the clock: of each file so many a second, as a Poisson
+    process."""
+
+    def __init__(self, files: Sequence[tuple[BinaryIO, float]], seed: int = 1) -> None:
+        self._files = files
+        self._lines, self._rng = Lines(seed), random.Random(seed)
+
+    async def _write(self) -> None:
+        now = time.monotonic()
+        due = [(now + self._rng.expovariate(rate), place) for place, (_, rate) in enumerate(self._files)]
+        heapq.heapify(due)
+        while True:
+            at, place = due[0]
+            await asyncio.sleep(max(0.0, at - time.monotonic()))
+            file, rate = self._files[place]
+            _put(file, self._lines.take(_now_us(), 1))
+            heapq.heapreplace(due, (at + self._rng.expovariate(rate), place))
+
+
+def _now_us() -> int:
+    """As exact as lines have it."""
+    return time.time_ns() // 1_000_000 * 1_000
+
+
+def _put(file: BinaryIO, lines: bytes) -> None:
+    if lines and file.write(lines) != len(lines):
+        raise ElfError(f"{file.name} does not take a batch of lines")
