@@ -18,8 +18,10 @@ from agents.answering.explain import promise_facts
 from agents.answering.explained import table
 from agents.answering.fleet import Fleet
 from agents.answering.learned import panes_of
+from agents.answering.learning import poll_ms
 from agents.answering.predicted import predicted
 from agents.answering.workers import ask_all, members_of
+from elf.job.catalog.log import CatalogLog
 from elf.job.promised import is_kept, promise_told
 from elf.job.spec import JobSpec
 from elf.job.stamps import InspectStamps, StampStatus, one_in
@@ -35,7 +37,8 @@ _COLUMNS: Final = ("mean", "variance", "p50", "p99")
 class Latencies:
     """Of what this agent is asked to explain."""
 
-    def __init__(self, fleet: Fleet) -> None:
+    def __init__(self, log: CatalogLog, fleet: Fleet) -> None:
+        self._log = log
         self._fleet = fleet
 
     def of(self, request: int, spec: JobSpec) -> Procedure:
@@ -51,12 +54,16 @@ class Latencies:
             spec,
             [one for one in stamped.values() if one is not None],
             {address: one for address, one in worked.items() if one is not None},
+            poll_ms(self._log, spec),
         ) | {"asked": len(agents), "silent": silent}
         return Reply(request=request, text=laid_out(told), body=json.dumps(told).encode())
 
 
-def facts_of(spec: JobSpec, stamped: Sequence[StampStatus], worked: Mapping[str, WorkStatus]) -> Told:
-    """What is measured, and what the model says, as a JSON object. ``worked``: by address."""
+def facts_of(
+    spec: JobSpec, stamped: Sequence[StampStatus], worked: Mapping[str, WorkStatus], looks_ms: int
+) -> Told:
+    """What is measured, and what the model says, as a JSON object. ``worked``: by address; ``looks_ms``: how
+    far apart agents look at their files."""
     panes, ended = panes_of(spec, stamped)
     found = phases_of(panes)
     pane_us = spec.plan.fragment.pane_us
@@ -78,7 +85,7 @@ def facts_of(spec: JobSpec, stamped: Sequence[StampStatus], worked: Mapping[str,
         "skewed": found.skewed,
         "total": _phase(found.total) if found.panes else None,
         "phases": {name: _phase(one) for name, one in found.phases.items()} if found.panes else {},
-        "predicted": predicted(spec, stamped, worked) if found.panes else None,
+        "predicted": predicted(spec, stamped, worked, looks_ms) if found.panes else None,
         "promise": _promise(spec, worked.values()),
         "dominant": found.dominant or None,
         "last": found.last,

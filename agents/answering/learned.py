@@ -4,17 +4,21 @@
 |---|---|
 | lines a second of each member | rows and snapshots counted, and the pane's length |
 | CPU of a member's last chunk, of a root, of the master | CPU counted, by row, snapshot and commit |
-| what a sync takes | all members' seal stamps beyond their CPU: mean and variance |
+| what a sync takes, and waits for | seals beyond their CPU, of the members that were last |
 | what a message takes | the quickest way of a pane from its last seal to its last slice at the root |
+| what a draft waits for | drafts beyond their CPU, of the flows that were last |
+| how long a group takes to agree | commits of these |
 
-So `wait`, `draft` and `window` are predicted from counts alone, `commit` from syncs of other disks. CPU is
-taken to be free: what waits for a core is in what was measured, and not in the model.
+Each with mean and variance. So `wait` is predicted from counts alone; of the other phases the model knows
+what they took, and what becomes of that with other settings. A log of a group is synced sooner than a
+checkpoint, and who is last has mostly had others beside it: neither tells of the other.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from typing import TypeVar
 
 import numpy as np
 
@@ -27,6 +31,8 @@ from elf.job.work import WorkStatus
 from elf.planning.costs import PANES_MIN, Delays, FlowCost, JobCosts, MemberCost
 from elf.planning.latency import NONE, POLL_S, Member, Moments
 from elf.planning.phases import Pane, phases_of
+
+T = TypeVar("T")
 
 
 def job_costs(
@@ -83,19 +89,31 @@ def delays_of(
     panes, _ = panes_of(spec, stamped)
     found = phases_of(panes).phases if len(panes) >= PANES_MIN else {}
     seals = [(agent.agent, seal) for agent in stamped for seal in agent.seals]
+    last = _last(((one.flow, one.pane), one.done_us, one) for _, one in seals)
+    done = _last((one.pane, one.applied_us, one) for agent in stamped for one in agent.roots)
     depth = max((_depth(flow.uid, flow.leader, worked) for flow in spec.flows), default=0)
     roots = [one.root for one in flows if one.root is not None]
     jobs = [job for agent in worked.values() for job in agent.jobs if job.job == spec.uid and job.commits]
-    sync = _sync([seal for _, seal in seals], float(np.mean([one.cpu_ms for one in members])))
+    final = jobs[0].final_us / jobs[0].commits / 1e3 if jobs else None
+    beside = _is_beside(stamped)
+    draft = max((one.commit_us for one in roots), default=0.0) / 1e3
+    made = 0.0 if beside else final or 0.0
+    cpu_ms = float(np.mean([one.cpu_ms for one in members]))
+    sync = _beyond([one.done_us - one.begun_us for one in last], cpu_ms)
+    queued = _beyond([one.made_us - one.draft_us for one in done], draft + made)
+    agreed = _beyond([one.applied_us - one.made_us for one in done], 0.0)
     return Delays(
         phases=tuple((name, one.mean, one.variance) for name, one in found.items()),
         sync=(sync.mean, sync.variance),
         hop=_hop_ms(stamped, seals) / max(depth, 1),
         depth=depth,
-        draft=max((one.commit_us for one in roots), default=0.0) / 1e3,
-        window=jobs[0].final_us / jobs[0].commits / 1e3 if _is_beside(stamped) and jobs else None,
+        draft=draft,
+        window=final if beside else None,
         poll_ms=poll_ms,
         trees=spec.plan.trees,
+        made=made,
+        queued=(queued.mean, queued.variance),
+        agreed=(agreed.mean, agreed.variance) if done else None,
     )
 
 
@@ -127,10 +145,20 @@ def panes_of(spec: JobSpec, stamped: Iterable[StampStatus]) -> tuple[list[Pane],
     return (ended, True) if ended else (found, False)
 
 
-def _sync(seals: Sequence[SealStamp], cpu_ms: float) -> Moments:
-    if not seals:
+def _last(done: Iterable[tuple[Hashable, int, T]]) -> list[T]:
+    """Of what was done when, the last one of each kind."""
+    found: dict[Hashable, tuple[int, T]] = {}
+    for kind, at_us, one in done:
+        if kind not in found or at_us > found[kind][0]:
+            found[kind] = at_us, one
+    return [one for _, one in found.values()]
+
+
+def _beyond(took_us: Sequence[int], cpu_ms: float) -> Moments:
+    """What is not CPU of what took so long."""
+    if not took_us:
         return NONE
-    took = np.array([seal.done_us - seal.begun_us for seal in seals]) / 1e3
+    took = np.array(took_us) / 1e3
     return Moments(max(0.0, float(took.mean()) - cpu_ms), float(took.var()))
 
 

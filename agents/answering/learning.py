@@ -43,7 +43,7 @@ class Learning:
         stamped = [one for one in (yield from ask_all(asked, stamps, StampStatus)).values() if one]
         work = InspectWork(id=0, origin="", flows=flows, jobs=(spec.uid,), costs=True)
         worked = {at: one for at, one in (yield from ask_all(asked, work, WorkStatus)).items() if one}
-        return job_costs(spec, stamped, worked, self._poll_ms(spec), agents), worked
+        return job_costs(spec, stamped, worked, poll_ms(self._log, spec), agents), worked
 
     def keep(self, spec: JobSpec, now_ms: int) -> Procedure:
         """As its master: what is new is kept in the job's record."""
@@ -53,8 +53,9 @@ class Learning:
             yield [Save(replace(found, at_ms=now_ms))]
         return Reply(request=0)
 
-    def _poll_ms(self, spec: JobSpec) -> int:
-        """That agents use for its streams now."""
-        streams = set(spec.plan.streams)
-        chosen = (one.definition.chosen for one in self._log.jobs() if streams & set(one.plan.streams))
-        return min((one.poll_ms for one in chosen if one is not None), default=round(1000 * POLL_S))
+
+def poll_ms(log: CatalogLog, spec: JobSpec) -> int:
+    """That agents use for the streams of a job now."""
+    streams = set(spec.plan.streams)
+    chosen = (one.definition.chosen for one in log.jobs() if streams & set(one.plan.streams))
+    return min((one.poll_ms for one in chosen if one is not None), default=round(1000 * POLL_S))

@@ -142,7 +142,7 @@ class Statements:
         self._submissions = Submissions(log, fleet, self.planning, self.creators)
         self._explanations = Explanations(log, fleet)
         self._costs = Costs(log, fleet, me.address, self.budgets)
-        self._latencies = Latencies(fleet)
+        self._latencies = Latencies(log, fleet)
         self.learning = Learning(log, fleet)
         self._routes = Routes(log, fleet, links, hold_us)
         self.routing = Routing(log, self._routes, routes)

@@ -90,7 +90,8 @@ class FlowCost(msgspec.Struct, frozen=True, array_like=True):
 class Delays(msgspec.Struct, frozen=True, array_like=True):
     """What panes of a job wait for, in ms: each phase (``elf.planning.phases``) and a ``sync`` with mean and
     variance; a ``hop`` of ``depth`` to the root; CPU of root and master (``window``: None where windows are
-    made with their panes). With the settings of then, ``poll_ms`` and ``trees`` (``elf.planning.solve``)."""
+    made with their panes, which takes ``made`` then). With the settings of then, ``poll_ms`` and ``trees``
+    (``elf.planning.solve``). ``queued`` and ``agreed`` (None: not known), as the model has them."""
 
     phases: tuple[tuple[Word, Mean, Mean], ...]
     sync: tuple[Mean, Mean]
@@ -100,12 +101,23 @@ class Delays(msgspec.Struct, frozen=True, array_like=True):
     window: Mean | None
     poll_ms: Count
     trees: Trees
+    made: Mean = 0.0
+    queued: tuple[Mean, Mean] = (0.0, 0.0)
+    agreed: tuple[Mean, Mean] | None = None
 
     @property
     def costs(self) -> Costs:
         """As the model has them."""
-        sync, hop = Moments(*self.sync), Moments(self.hop)
-        return Costs(sync=sync, hop=hop, depth=self.depth, draft=self.draft, window=self.window)
+        return Costs(
+            sync=Moments(*self.sync),
+            hop=Moments(self.hop),
+            depth=self.depth,
+            draft=self.draft,
+            made=self.made,
+            window=self.window,
+            queued=Moments(*self.queued),
+            agreed=None if self.agreed is None else Moments(*self.agreed),
+        )
 
     @property
     def measured(self) -> dict[str, Moments]:

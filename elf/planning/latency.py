@@ -238,22 +238,27 @@ class Member(msgspec.Struct, frozen=True):
 
 
 class Costs(msgspec.Struct, frozen=True, kw_only=True):
-    """What a pane costs beyond its members' CPU, in ms. ``sync``: of a disk; ``hop``: a message to another
-    agent; ``depth``: of the tree; ``draft``: CPU of the root; ``window``: CPU of the master, None where
-    windows are made with their panes; ``others``: CPU that other threads take, as a share of all
-    ``cores``."""
+    """What a pane costs beyond its members' CPU, in ms. ``sync``: of a checkpoint, with what it waits for;
+    ``hop``: a message to another agent; ``depth``: of the tree; ``draft``: CPU of the root, and ``made`` of
+    the windows that are made with the pane; ``window``: CPU of the master, None where all are; ``queued``:
+    what a draft waits for beside its CPU; ``agreed``: from a draft until a majority has it, None where that
+    is not known; ``others``: CPU that other threads take, as a share of all ``cores``."""
 
     sync: Moments
     hop: Moments
     depth: int
     draft: float
+    made: float = 0.0
     window: float | None = None
+    queued: Moments = NONE
+    agreed: Moments | None = None
     cores: int = 1
     others: float = 0.0
 
 
 def phases_of_pane(members: Sequence[Member], costs: Costs, poll_s: float = POLL_S) -> dict[str, Moments]:
-    """By the names of ``elf.planning.phases``, in ms."""
+    """By the names of ``elf.planning.phases``, in ms. A look may be just too early for the line, or just not,
+    whichever agent is the last: that spreads a wait by half the time between two looks at most."""
 
     def cpu(ms: float) -> Moments:
         return shared_cpu(Moments(ms), costs.cores, costs.others)
@@ -261,12 +266,12 @@ def phases_of_pane(members: Sequence[Member], costs: Costs, poll_s: float = POLL
     waits = last_poll([one.lines_s for one in members], poll_s)
     works = [one.cpu_ms for one in members] or [0.0]
     # a majority of the group's disks, beside the leader's own, and the way to them and back
-    agreed = total((last_of(2, costs.sync), costs.hop, costs.hop))
+    agreed = costs.agreed or total((last_of(2, costs.sync), costs.hop, costs.hop))
     return {
-        "wait": Moments(1e3 * waits.mean, 1e6 * waits.variance),
+        "wait": Moments(1e3 * waits.mean, 1e6 * (waits.variance + poll_s**2 / 4)),
         "seal": cpu(float(np.mean(works))) + costs.sync,
         "tree": total(costs.hop for _ in range(costs.depth)),
-        "draft": cpu(costs.draft),
+        "draft": cpu(costs.draft + costs.made) + costs.queued,
         "commit": agreed,
-        "window": NONE if costs.window is None else cpu(costs.window) + agreed + costs.hop,
+        "window": NONE if costs.window is None else cpu(costs.window) + costs.queued + agreed + costs.hop,
     }

@@ -116,23 +116,16 @@ def solve(known: Known, within_ms: float, percent: float | None) -> Solved:
 
 def phases_with(known: Known, setting: Setting) -> dict[str, Moments]:
     """What the phases of a pane come to with these settings."""
-    model = _modelled(known.members, _costs(known, setting), setting.poll_ms)
+    model = phases_of_pane(known.members, _costs(known, setting), setting.poll_ms / 1000)
     if not known.measured:
         return model
-    then = _modelled(known.members, known.costs, known.now.poll_ms)
+    then = phases_of_pane(known.members, known.costs, known.now.poll_ms / 1000)
     return {
         name: one + _beyond(known.measured.get(name, NONE), then[name])
         if name == "wait"
         else _instead(known.measured.get(name, NONE), then[name], one)
         for name, one in model.items()
     }
-
-
-def _modelled(members: Sequence[Member], costs: Costs, poll_ms: int) -> dict[str, Moments]:
-    """A look may be just too early for the line, or just not, whichever agent is the last: that spreads a
-    wait by half the time between two looks at most."""
-    found = phases_of_pane(members, costs, poll_ms / 1000)
-    return {**found, "wait": found["wait"] + Moments(0.0, poll_ms**2 / 4)}
 
 
 def _beyond(measured: Moments, model: Moments) -> Moments:
@@ -152,11 +145,12 @@ def _instead(measured: Moments, then: Moments, model: Moments) -> Moments:
 def _costs(known: Known, setting: Setting) -> Costs:
     costs, now = known.costs, known.now
     draft = DRAFT_MS + max(0.0, costs.draft - DRAFT_MS) * now.trees / setting.trees
+    if setting.trees == 1 and not known.beside:
+        return replace(costs, draft=draft, made=costs.made + (costs.window or 0.0), window=None)
     window = costs.window
-    alone = setting.trees > 1 or known.beside
-    if alone and window is None:  # the master puts together what the roots have made
-        window = DRAFT_MS + max(0.0, costs.draft - DRAFT_MS) * now.trees
-    return replace(costs, draft=draft, window=window if alone else None)
+    if window is None:  # the master puts together what the roots have made
+        window = costs.made or DRAFT_MS + max(0.0, costs.draft - DRAFT_MS) * now.trees
+    return replace(costs, draft=draft, made=0.0, window=window)
 
 
 def _settings(known: Known) -> list[Setting]:
@@ -168,7 +162,7 @@ def _settings(known: Known) -> list[Setting]:
 
 def _is_carried(known: Known, trees: int) -> bool:
     costs = _costs(known, Setting(trees=trees))
-    return max(costs.draft, costs.window or 0.0) <= BUSY_MAX * known.pane_ms
+    return max(costs.draft + costs.made, costs.window or 0.0) <= BUSY_MAX * known.pane_ms
 
 
 def _looks_share(known: Known, poll_ms: int) -> float:
@@ -193,12 +187,12 @@ def _region(
         there = replace(known, members=members, costs=replace(known.costs, draft=draft))
         if not _is_carried(there, setting.trees):
             return False
-        more = _modelled(members, _costs(there, setting), setting.poll_ms)
+        more = phases_of_pane(members, _costs(there, setting), setting.poll_ms / 1000)
         phases = (_instead(here[name], now[name], one) for name, one in more.items())
         return _reached(phases, percent) <= within_ms
 
     here = phases_with(known, setting)
-    now = _modelled(known.members, _costs(known, setting), setting.poll_ms)
+    now = phases_of_pane(known.members, _costs(known, setting), setting.poll_ms / 1000)
     one = RATES.index(1.0)
     if not keeps(1.0):
         return None
@@ -215,7 +209,8 @@ def _reasons(
     region: tuple[float, float] | None,
 ) -> tuple[str, ...]:
     longest = max(phases, key=lambda name: phases[name].mean)
-    busy = _costs(known, setting).draft / known.pane_ms
+    costs = _costs(known, setting)
+    busy = (costs.draft + costs.made) / known.pane_ms
     found = [
         f"by the model {reached:,.0f} ms, with looks {setting.poll_ms} ms apart and {setting.trees} "
         f"{'tree' if setting.trees == 1 else 'trees'}",

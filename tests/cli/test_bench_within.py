@@ -9,6 +9,7 @@ import sys
 from collections import Counter
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -22,7 +23,7 @@ from lab.bench.within.bench import ENGINES, Within, engines
 from lab.bench.within.beside import Beside, Seen, Took, beside
 from lab.bench.within.kept import STREAM, Kept
 from lab.bench.within.load import LINES, WORKLOADS, Lines, Random, Workload
-from lab.bench.within.modelled import FEEDS, PROMISES, SETTINGS, WINDOWS_MIN, Modelled, Setting
+from lab.bench.within.modelled import FEEDS, PROMISE, SETTINGS, WINDOWS_MIN, Modelled, Setting
 from lab.bench.within.modelled import judged as judged_model
 from lab.bench.within.overload import JOBS, UNLIKE, Costs, job_of, judged, promise_of
 
@@ -62,7 +63,7 @@ def test_lines_are_as_many_as_are_asked_for_and_have_the_time_that_is_given() ->
 
 def test_settings_of_the_model_are_jobs_with_flows_of_their_own() -> None:
     looks = [Setting(name, "1 SECONDS", 0) for name, feed in FEEDS.items() if feed.promise]
-    flows = {(one.feed, planned(f"{one.query} {PROMISES[0]}", one.feed)) for one in (*SETTINGS, *looks)}
+    flows = {(one.feed, planned(f"{one.query} {PROMISE}", one.feed)) for one in (*SETTINGS, *looks)}
     assert len(flows) == len(SETTINGS) + len(looks)
     assert {one.feed for one in SETTINGS} == {*FEEDS}
     assert len({one.lateness_ms % 1_000 for one in SETTINGS}) == len(SETTINGS) >= 10
@@ -81,7 +82,7 @@ async def test_lines_come_at_random_moments_and_as_often_as_is_asked_for(tmp_pat
     assert len(times) > 5
 
 
-def told(panes: int, mean_ms: float, windows: int, model_ms: float = 0.0) -> dict[str, object]:
+def told(panes: int, mean_ms: float, model_ms: float = 0.0) -> dict[str, Any]:
     """What EXPLAIN LATENCY says, as far as it is looked at: ``wait`` is all of it but for 2 ms."""
     phases = {"wait": {"mean_ms": mean_ms - 2}, "seal": {"mean_ms": 2.0}}
     total = {"mean_ms": model_ms, "p99_ms": 2 * model_ms}
@@ -89,44 +90,47 @@ def told(panes: int, mean_ms: float, windows: int, model_ms: float = 0.0) -> dic
     return {
         "panes": panes,
         "phases": phases,
+        "total": {"mean_ms": mean_ms},
         "predicted": {**model, "facts": {"depth": 1}},
-        "promise": {"windows": windows, "mean_ms": 100, "quantile_ms": 150} if windows else None,
     }
 
 
 def test_a_model_is_held_to_what_comes_after_it_was_asked() -> None:
-    before, after = told(10, 62.0, 5, model_ms=90.0), told(30, 102.0, WINDOWS_MIN, model_ms=1.0)
-    one = judged_model("even", before, after)
+    took_ms = [99.0] * (WINDOWS_MIN - 1) + [159.0]
+    before, after = told(10, 62.0, model_ms=90.0), told(30, 102.0, model_ms=1.0)
+    one = judged_model("even", before, after, took_ms)
     assert (one.windows, one.panes, one.facts) == (WINDOWS_MIN, 20, {"depth": 1})
     assert (one.mean.modelled, one.mean.measured, one.mean.error) == (90.0, 100.0, 0.1)
     assert one.p99 is not None
-    assert (one.p99.modelled, one.p99.error) == (180.0, 0.2), "a fifth is not within a fifth"
+    assert (one.p99.modelled, one.p99.measured, one.p99.error) == (180.0, 159.0, 0.1321)
+    assert one.as_before.error == pytest.approx(0.38), "62 ms before, then 100"
     assert set(one.phases) == {"wait"}, "what takes less than 5 ms is not judged"
     assert (one.phases["wait"].modelled, one.phases["wait"].measured) == (89.0, 120.0)
-    few = judged_model("even", before, told(30, 102.0, WINDOWS_MIN - 1))
+    few = judged_model("even", before, after, took_ms[1:])
     assert few.p99 is None
-    for nothing in (told(10, 62.0, 5), told(30, 102.0, 0)):
+    nothing = {"panes": 0, "predicted": None}
+    for then, now, took in ((before, before, took_ms), (before, after, []), (nothing, after, took_ms)):
         with pytest.raises(ElfError, match="even: no window or no stamped pane"):
-            judged_model("even", before, nothing)
-    with pytest.raises(ElfError, match="even: no window or no stamped pane"):
-        judged_model("even", {"panes": 0, "predicted": None}, after)
+            judged_model("even", then, now, took)
 
     found = Modelled([one, few])
     assert [(count, near, least) for _, count, near, least in found.shares()] == [
         (2, 1.0, 0.9),
-        (1, 0.0, 0.85),
+        (1, 1.0, 0.85),
         (2, 0.0, 1.0),
+        (2, 0.0, None),
     ]
     report = Within().report({"model": [found]})
     assert (
         "model, modelled of measured: even; 60 windows, 20 stamped panes; ms: wait 89 of 120" in report.notes
     )
-    assert {figure.what: (figure.elf, figure.beside.get("target")) for figure in report.figures[-3:]} == {
-        "means modelled within 15%, of 2": (100.0, 90.0),
-        "0.99 quantiles modelled within 20%, of 1": (0.0, 85.0),
-        "phases above 5 ms modelled within 15%, of 2": (0.0, 100.0),
+    assert {figure.what: (figure.elf, figure.beside.get("target")) for figure in report.figures[-4:]} == {
+        "means modelled within 15% of measured, of 2": (100.0, 90.0),
+        "0.99 quantiles modelled within 20% of measured, of 1": (100.0, 85.0),
+        "phases above 5 ms modelled within 15% of measured, of 2": (0.0, 100.0),
+        "means, taken to be as before, within 15% of measured, of 2": (0.0, None),
     }
-    assert len(report.figures) == 2 + 1 + 3
+    assert len(report.figures) == 2 + 1 + 4
 
 
 def test_an_oracle_does_what_there_is_cpu_for_and_no_more_than_comes() -> None:

@@ -130,6 +130,10 @@ def test_phases_of_a_pane_have_the_names_of_what_is_measured() -> None:
     assert (found["draft"], found["window"]) == (Moments(3.0), latency.NONE)
     assert 50 < found["wait"].mean < 110
     assert found["commit"].mean > 5
+    agreed = replace(costs, agreed=Moments(1.0, 2.0), queued=Moments(5.0, 3.0), made=2.0)
+    found = latency.phases_of_pane([], agreed)
+    assert (found["draft"], found["commit"]) == (Moments(10.0, 3.0), Moments(1.0, 2.0))
+    assert latency.phases_of_pane([], replace(agreed, window=4.0))["window"] == Moments(10.5, 5.0)
     beside = latency.phases_of_pane([], replace(costs, window=6.0, cores=2, others=0.75))
     assert beside["draft"].mean == 6.0
     assert beside["window"].mean > 12.0

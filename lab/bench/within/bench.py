@@ -227,7 +227,9 @@ def _of_model(found: Modelled) -> list[Figure]:
     ]
     each = [Figure(what, one.measured, "ms", {"model": one.modelled}) for what, one in both]
     shares = (
-        Figure(f"{what}, of {count}", round(100 * near, 1), "%", {"target": 100 * least})
+        Figure(
+            f"{what}, of {count}", round(100 * near, 1), "%", {} if least is None else {"target": 100 * least}
+        )
         for what, count, near, least in found.shares()
     )
     return [*each, *shares]
