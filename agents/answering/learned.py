@@ -5,7 +5,7 @@
 | lines a second of each member | rows and snapshots counted, and the pane's length |
 | CPU of a member's last chunk, of a root, of the master | CPU counted, by row, snapshot and commit |
 | what a sync takes, and waits for | seals beyond their CPU, of the members that were last |
-| what a message takes | the quickest way of a pane from its last seal to its last slice at the root |
+| what a message takes | the way of a pane from its last seal to its last slice at the root: the median |
 | what a draft waits for | drafts beyond their CPU, of the flows that were last |
 | how long a group takes to agree | commits of these |
 
@@ -163,7 +163,7 @@ def _beyond(took_us: Sequence[int], cpu_ms: float) -> Moments:
 
 
 def _hop_ms(stamped: Sequence[StampStatus], seals: Sequence[tuple[str, SealStamp]]) -> float:
-    """Up the whole tree, with nothing in the way; 0 where nobody else is in it."""
+    """Up the whole tree: the median, since clocks may differ; 0 where nobody else is in it."""
     latest: defaultdict[tuple[str, int], dict[str, int]] = defaultdict(dict)
     for agent, seal in seals:
         latest[seal.flow, seal.pane][agent] = seal.done_us
@@ -173,7 +173,7 @@ def _hop_ms(stamped: Sequence[StampStatus], seals: Sequence[tuple[str, SealStamp
             others = [at for agent, at in latest[root.flow, root.pane].items() if agent != status.agent]
             if others and root.last_us:
                 found.append(max(0, root.last_us - max(others)))
-    return min(found, default=0) / 1e3
+    return float(np.median(found)) / 1e3 if found else 0.0
 
 
 def _depth(uid: str, root: str, worked: Mapping[str, WorkStatus]) -> int:

@@ -80,7 +80,10 @@ def test_what_a_pane_waits_for_is_learned_of_those_that_it_waits_for() -> None:
     spec = world.create(0, plan(2), "job")
     (flow,) = (one.uid for one in spec.flows)
     panes = (4, 5, 6)
-    roots = tuple(RootStamp(flow, pane, 0, 0, 50_000, 58_000, 59_000 + 300 * (pane - 5)) for pane in panes)
+    roots = tuple(
+        RootStamp(flow, pane, 0, 40_000 + pane + hop, 50_000, 58_000, 59_000 + 300 * (pane - 5))
+        for pane, hop in zip(panes, (500, 9_000, 1_500), strict=True)
+    )
     quick = tuple(RootStamp("other", pane, 0, 0, 50_000, 51_000, 52_000) for pane in panes)
     made = tuple(WindowStamp(spec.uid, root.pane, root.draft_us, root.applied_us) for root in roots)
     stamped = [
@@ -95,6 +98,7 @@ def test_what_a_pane_waits_for_is_learned_of_those_that_it_waits_for() -> None:
     assert (delays.draft, delays.made, delays.window) == (1.0, 2.0, None), "windows are made with the pane"
     assert delays.queued == (5.0, 0.0), "eight ms, of which three are CPU"
     assert delays.agreed == pytest.approx((1.0, 0.06))
+    assert delays.hop == 1.5, "the median"
     assert delays.sync == pytest.approx((36.0, 0.0), abs=0.01), "39 of the slow one, of which three are CPU"
     without = delays_of(spec, stamped[2:], worked, tuple(flow_costs([flow], worked).values()), 50)
     assert without is not None
