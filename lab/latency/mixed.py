@@ -5,35 +5,33 @@ A stream task on virtual time (ms), with windows of a second. Chunks are read as
 something is done once (``SHARED_MS``), and something for each flow. A flow's window is there when all its
 rows are done that are not left out; what its last chunk waits for is in it.
 
-| policy | order | what is left out |
-|---|---|---|
-| ``weights`` | all flows of a chunk in one pass | rows by weight, as agents do (``elf.planning.overload``) |
-| ``ordered`` | (chunk, flow) tasks, the earliest deadline first | the same, by the flow that is latest |
-| ``cost-aware`` | the same | tasks by Algorithm 2, but for one row in ``WEIGHT_MAX`` for the others |
+- ``weights``: all flows of a chunk in one pass, and rows are left out by weight, as agents do where promises
+  are alike (``elf.planning.overload``);
+- ``turns``: what a chunk has for each flow is a task, the earliest deadline is first, and most rows are left
+  out of tasks that Algorithm 2 chooses, as agents do where promises differ (``elf.planning.turns``).
 
-Tasks are cut into slices of ``SLICE_MS``, so that who is in a hurry waits for no more than one. What waits is
-in memory: of ``ordered`` at most ``WAITING_ROWS``, beyond which the oldest is done first.
+Both are the code that agents run.
 """
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict, deque
+from collections import Counter, deque
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Final
 
 import msgspec
 
 from elf.planning.budgets import WEIGHT_MAX
 from elf.planning.overload import LOOK_MS, FlowLoad, Lag, Overload
-from lab.latency.deadlines import Task, Tasks
+from elf.planning.turns import CUT_LAST, UNCUT, Bound, Postponed, Turns, length_ms
 
 WINDOW_MS: Final = 1_000
 GATHER_MS: Final = 200
-"""A chunk has the lines of so long, or those up to the end of a window."""
+LAST_MS: Final = 30
+"""A chunk has the lines of so long at most, and the last one of a window where something is promised soon."""
 SHARED_MS: Final = 0.01
-SLICE_MS: Final = 20.0
-WAITING_ROWS: Final = 100_000
-"""Of all flows together."""
 LAG_MS: Final = 50.0
 TOLD_MS: Final = 1_000
 
@@ -84,10 +82,10 @@ class Chunk(msgspec.Struct, frozen=True):
 
 
 def chunks(load: Load) -> list[Chunk]:
-    begins = range(0, 1_000 * load.secs, GATHER_MS)
-    return [
-        Chunk(number, at, at + GATHER_MS, load.lines(at, at + GATHER_MS)) for number, at in enumerate(begins)
-    ]
+    last = [WINDOW_MS - LAST_MS] if min(flow.within_ms for flow in load.flows) < WINDOW_MS else []
+    ends = [*range(GATHER_MS, WINDOW_MS, GATHER_MS), *last, WINDOW_MS]
+    looks = [0, *(WINDOW_MS * second + end for second in range(load.secs) for end in ends)]
+    return [Chunk(n, begin, end, load.lines(begin, end)) for n, (begin, end) in enumerate(pairwise(looks))]
 
 
 class Run:
@@ -167,83 +165,49 @@ def by_weights(load: Load) -> Run:
     return run
 
 
-def ordered(load: Load) -> Run:
-    """Each flow has its tasks in the order in which they came."""
-    run = Run(load)
-    weights = Weights(run)
-    coming, waiting = deque(chunks(load)), [deque[tuple[Chunk, float]]() for _ in load.flows]
+@dataclass(eq=False, kw_only=True)
+class Part(Postponed):
+    window: int
 
-    def deadline(number: int) -> tuple[float, int]:
-        """Of those with one deadline who came first."""
-        chunk, _ = waiting[number][0]
-        return (chunk.window + 1) * WINDOW_MS + load.flows[number].within_ms, chunk.number
 
-    while coming or any(waiting):
-        if coming and (run.now >= coming[0].end or not any(waiting)):
-            ages = [
-                (run.now - tasks[0][0].end) / flow.within_ms if tasks else 0.0
-                for flow, tasks in zip(load.flows, waiting, strict=True)
-            ]
-            worst = max(range(len(ages)), key=ages.__getitem__)
-            bound = load.flows[worst].within_ms
-            weights.see(ages[worst] * bound, lambda _, bound=bound: bound)  # type: ignore[misc]
+def by_turns(load: Load) -> Run:
+    """A window may be sealed when it is over; nothing else is to be done until the next chunk."""
+    run, turns, bounds = Run(load), Turns[Part](), [Bound(flow.within_ms, CUT_LAST) for flow in load.flows]
+    coming, left = deque(chunks(load)), None
+    """``left``: when the last turn began, and what it took, if it left more to do."""
+
+    def offer(number: int, window: int, rows: int, due_ms: float, rank: int, weight: int) -> None:
+        turns.offer(Part(str(number), number, rows, weight, due_ms, rank, window=window))
+
+    while coming or len(turns):
+        if coming and (run.now >= coming[0].end or not len(turns)):
             chunk = coming.popleft()
             run.now = max(run.now, float(chunk.end))
             run.works(SHARED_MS * chunk.lines)
-            for number, tasks in enumerate(waiting):
-                run.given[number] += chunk.lines
-                tasks.append((chunk, chunk.lines / weights.of(number)))
-        else:
-            able = [number for number, tasks in enumerate(waiting) if tasks]
-            full = sum(rows for tasks in waiting for _, rows in tasks) > WAITING_ROWS
-            number = min(able, key=(lambda n: (0.0, waiting[n][0][0].number)) if full else deadline)
-            chunk, rows = waiting[number].popleft()
-            part = min(rows, SLICE_MS / load.flows[number].row_ms)
-            run.does(number, chunk.window, part, part * load.flows[number].row_ms)
-            if part < rows:
-                waiting[number].appendleft((chunk, rows - part))
-    return run
-
-
-def cost_aware(load: Load) -> Run:
-    """What is left of tasks that are left out is done in their turn."""
-    run, tree = Run(load), Tasks()
-    coming, parts = deque(chunks(load)), defaultdict[int, tuple[int, int, float]]()
-    names = 0
-
-    def cut(dropped: list[Task]) -> None:
-        for task in dropped:
-            number, window, rows = parts.pop(task.name)
-            run.does(number, window, rows / WEIGHT_MAX, task.cost / WEIGHT_MAX)
-
-    while coming or len(tree):
-        if coming and (run.now >= coming[0].end or not len(tree)):
-            chunk = coming.popleft()
-            run.now = max(run.now, float(chunk.end))
-            run.works(SHARED_MS * chunk.lines)
-            new = []
-            for number, flow in enumerate(load.flows):
-                rows = float(chunk.lines)
-                while rows > 0:
-                    part = min(rows, SLICE_MS / flow.row_ms)
-                    parts[names] = number, chunk.window, part
-                    until = (chunk.window + 1) * WINDOW_MS + flow.within_ms
-                    new.append(Task(part * flow.row_ms, until, names))
-                    rows, names = rows - part, names + 1
-            cut(tree.offer(new, run.now))
+            for number, bound in enumerate(bounds):
+                due_ms = bound.due_ms(run.now, (chunk.window + 1) * WINDOW_MS)
+                count = -(-chunk.lines // turns.part_rows(number))
+                ends = [chunk.lines * n // count for n in range(count + 1)]
+                for begin, end in pairwise(ends):
+                    offer(number, chunk.window, end - begin, due_ms, bound.rank, 1)
             continue
-        cut(tree.offer((), run.now))
-        if (task := tree.next()) is not None:
-            number, window, rows = parts.pop(task.name)
-            run.does(number, window, rows, task.cost)
+        while (part := turns.missed(run.now)) is not None:
+            turns.remove(part)
+            offer(int(part.flow), part.window, part.rows // WEIGHT_MAX, part.due_ms, UNCUT, WEIGHT_MAX)
+        if left is not None:
+            turns.paced(left[1], run.now - left[0])
+        began, some = run.now, turns.next(run.now, (), length_ms(WINDOW_MS - run.now % WINDOW_MS), idle=True)
+        number, rows = int(some[0].flow), sum(part.rows for part in some)
+        cost = rows * load.flows[number].row_ms
+        for part in some:
+            turns.remove(part)
+            run.does(number, part.window, part.rows, part.rows * load.flows[number].row_ms)
+        turns.mapped(number, rows, cost)
+        left = (began, cost) if len(turns) else None
     return run
 
 
-POLICIES: Final[Mapping[str, Callable[[Load], Run]]] = {
-    "weights": by_weights,
-    "ordered": ordered,
-    "cost-aware": cost_aware,
-}
+POLICIES: Final[Mapping[str, Callable[[Load], Run]]] = {"weights": by_weights, "turns": by_turns}
 
 
 def bound(load: Load) -> float:

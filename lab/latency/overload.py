@@ -18,7 +18,7 @@ from typing import Any, Final, Protocol
 import msgspec
 import numpy as np
 
-from lab.latency.deadlines import Task, Tasks
+from elf.planning.deadlines import Task, Tasks
 
 GRAINS: Final = 10
 """Deadlines within the bound."""

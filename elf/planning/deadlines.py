@@ -28,11 +28,19 @@ import msgspec
 
 
 class Task(msgspec.Struct, frozen=True, order=True):
-    """``cost`` and ``deadline`` have one unit of time."""
+    """``cost`` and ``deadline`` have one unit of time. ``rank``: of a higher one all are left out before any
+    of a lower one; ``dear``: what it takes beside what it is worth (None: it is worth one)."""
 
     cost: float
     deadline: float
     name: int
+    rank: int = 1
+    dear: float | None = None
+
+
+def _dear(task: Task) -> tuple[int, float, float, int]:
+    """What is left out first has most of it."""
+    return task.rank, task.cost if task.dear is None else task.dear, task.deadline, task.name
 
 
 def largest(tasks: Iterable[Task], now: float) -> tuple[list[Task], list[Task]]:
@@ -42,7 +50,7 @@ def largest(tasks: Iterable[Task], now: float) -> tuple[list[Task], list[Task]]:
     dropped = []
     until = now
     for task in sorted(tasks, key=_by_deadline):
-        insort(kept, task)
+        insort(kept, task, key=_dear)
         until += task.cost
         while kept and until > task.deadline:
             dearest = kept.pop()
@@ -93,7 +101,7 @@ class _Node:
 def _dearer(one: Task | None, other: Task | None) -> Task | None:
     if one is None or other is None:
         return one or other
-    return max(one, other)
+    return max(one, other, key=_dear)
 
 
 def _mixed(deadline: float) -> int:
@@ -115,7 +123,7 @@ class Tasks:
         """More tasks; those that are left out, of all. Also without new ones: time goes by."""
         dropped = self._fit(now)
         for task in sorted(tasks, key=_by_deadline):
-            self._insert(task)
+            self.insert(task)
             dropped += self._fit(now)
         return dropped
 
@@ -127,7 +135,7 @@ class Tasks:
         while node.left is not None:
             node = node.left
         task = node.group[0]
-        self._remove(task)
+        self.remove(task)
         return task
 
     def schedulable(self, now: float) -> bool:
@@ -139,11 +147,14 @@ class Tasks:
 
     def _fit(self, now: float) -> list[Task]:
         dropped = []
-        while self._root is not None and now > self._root.slack:
-            dearest = self._dearest_up_to(now)
-            self._remove(dearest)
+        while (dearest := self.missing(now)) is not None:
+            self.remove(dearest)
             dropped.append(dearest)
         return dropped
+
+    def missing(self, now: float) -> Task | None:
+        """What is to be left out next, since not all can be done from now on; None: all can."""
+        return None if self.schedulable(now) else self._dearest_up_to(now)
 
     def _dearest_up_to(self, now: float) -> Task:
         """Of the tasks up to the first deadline that is missed."""
@@ -164,14 +175,15 @@ class Tasks:
 
     # -- the treap -------------------------------------------------------------------------------------------
 
-    def _insert(self, task: Task) -> None:
+    def insert(self, task: Task) -> None:
+        """One more, whether it can be done or not."""
         way = self._way(task.deadline)
         if not way or way[-1].deadline != task.deadline:
             node = _Node(task.deadline)
             if way:
                 _hang(way[-1], node)
             way.append(node)
-        insort(way[-1].group, task)
+        insort(way[-1].group, task, key=_dear)
         way[-1].own += task.cost
         self._count += 1
         self._settle(way)
@@ -194,10 +206,11 @@ class Tasks:
             above.renew()
         self._root = way[0] if way else node
 
-    def _remove(self, task: Task) -> None:
+    def remove(self, task: Task) -> None:
+        """One less."""
         way = self._way(task.deadline)
         node = way[-1]
-        del node.group[bisect_left(node.group, task)]
+        del node.group[bisect_left(node.group, _dear(task), key=_dear)]
         node.own = node.own - task.cost if node.group else 0.0
         self._count -= 1
         if node.group:
