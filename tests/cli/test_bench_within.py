@@ -249,7 +249,7 @@ def test_what_planning_takes_is_measured(capsys: pytest.CaptureFixture[str]) -> 
     assert Within(only=["planner"]).perform(as_json=True) == 0
     said = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert 0 < said["planner"]["look_ms"] < 500
-    assert [figure["beside"] for figure in said["figures"]] == [{"target": 3.0}]
+    assert [figure["beside"] for figure in said["figures"]] == [{"target": 3.0}] * 2
 
 
 def test_who_is_not_there_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -41,6 +41,7 @@ from lab.bench.within.modelled import Modelled, modelled
 from lab.bench.within.overload import ALIKE, JOBS, UNLIKE, Overloaded, overloaded
 from lab.chaos.engine import STREAM, plan
 from lab.chaos.world import World
+from lab.latency.mixed import MIXES, Load, by_turns
 
 TIMES: Final = {
     "overload 1.4": (1.4, ALIKE),
@@ -60,9 +61,11 @@ PROMISE: Final = Promise(500_000, 99.0)
 
 
 class Planned(msgspec.Struct, frozen=True):
-    """CPU of a look at the flows of a stream that is behind."""
+    """CPU of a look at the flows of a stream that is behind; and, of a core, what it takes to say whose turn
+    it is, of six flows at 1.4 times what can be done."""
 
     look_ms: float
+    turns: float
 
     @property
     def share(self) -> float:
@@ -209,9 +212,11 @@ def _figures(name: str, found: Sequence[Run]) -> list[Figure]:
                 Figure(f"{name}: windows within what they promise", round(100 * in_time, 1), "%"),
                 *(Figure(f"{name}: within {ms} ms", round(100 * one, 1), "%") for ms, one in each.items()),
             ]
-        case Planned(share=share):
+        case Planned(share=share, turns=turns):
             what = f"what looks at {PLANNED_JOBS} flows that are behind take of a core"
-            return [Figure(what, round(100 * share, 3), "%", {"target": 3.0})]
+            turn = "what it takes of a core to say whose turn it is, of six flows"
+            shares = {what: share, turn: turns}
+            return [Figure(name, round(100 * one, 3), "%", {"target": 3.0}) for name, one in shares.items()]
         case Took():
             return []
     raise AssertionError(name)
@@ -249,7 +254,10 @@ def planned() -> Planned:
         began = time.process_time()
         lending.look(installed, {}, now_ms + (look + 1) * LOOK_MS)
         took.append(1e3 * (time.process_time() - began))
-    return Planned(statistics.mean(took))
+    load = Load(MIXES["SQL within 0.1, 1 and 5 s"], (1.4,))
+    began = time.process_time()
+    by_turns(load)
+    return Planned(statistics.mean(took), (time.process_time() - began) / load.secs)
 
 
 def engines(envs: Path) -> tuple[dict[str, Beside], dict[str, str]]:

@@ -22,6 +22,7 @@ from elf.client import Client, Window
 from elf.errors import ElfError
 from lab.bench.control_fleet import ControlFleet, on_fleet
 from lab.bench.metered import Meter, read
+from lab.bench.runner import percentiles
 from lab.bench.within.kept import STREAM, stream_of, windows_of
 from lab.bench.within.load import Load
 
@@ -40,7 +41,7 @@ WARM_SECS: Final = 10.0
 IDLE_SECS: Final = 10.0
 LINGER_SECS: Final = 13.0
 """Until a flow that nobody reads has ended."""
-PAUSE_SECS: Final = 4.0
+PAUSE_SECS: Final = 3.0
 DRAIN_SECS: Final = 120.0
 LEAST: Final = 0.05
 """Of the pairs that come: an oracle that can do less tells nothing."""
@@ -78,6 +79,8 @@ class Overloaded(msgspec.Struct, frozen=True):
     loop_share: float
     in_time_each: dict[str, float] = {}
     """By bound, once weights have settled."""
+    took_each: dict[str, dict[str, float]] = {}
+    """Percentiles of how long windows took (ms), the same."""
 
 
 def promise_of(number: int, bounds: Sequence[int]) -> int:
@@ -108,14 +111,12 @@ async def _overloaded(fleet: ControlFleet, times: float, seconds: float, bounds:
             await _jobs(client, range(JOBS))
             await asyncio.sleep(WARM_SECS)
             idle = await _cpu_of(fleet, lambda: asyncio.sleep(IDLE_SECS)) / IDLE_SECS
-        began = time.monotonic()
-        whole = await _drained(fleet, client, load)
-        could = BACKLOG / (time.monotonic() - began - PAUSE_SECS)
+        whole, could = await _drained(fleet, client, load)
         async with load.on():
             for number in range(JOBS // 2, JOBS):
                 await client.sql(f"DROP JOB plain{number}")
             await asyncio.sleep(LINGER_SECS)
-        half = await _drained(fleet, client, load)
+        half, _ = await _drained(fleet, client, load)
         each = max(whole - half, 0.05 * whole) / (JOBS - JOBS // 2)
         costs = Costs(max(0.0, whole - JOBS * each), each, idle)
         async with load.on():
@@ -156,22 +157,28 @@ async def _jobs(client: Client, numbers: range, bounds: Sequence[int] = ()) -> N
         await client.sql(f"CREATE JOB plain{number} AS {job_of(number)}{promise}")
 
 
-async def _drained(fleet: ControlFleet, client: Client, load: Load) -> float:
-    """CPU seconds that a line takes of those that come at once, for one window."""
-    await asyncio.sleep(PAUSE_SECS - 1.0)
+async def _drained(fleet: ControlFleet, client: Client, load: Load) -> tuple[float, float]:
+    """CPU seconds that a line takes of those that come at once, for one window; and how many are done in a
+    second."""
+    await asyncio.sleep(PAUSE_SECS)
     at = int(time.time()) + 1
     reading = asyncio.create_task(_window_of(client, at))
     await asyncio.sleep(at - time.time())
     backlog = load.lines.take(at * 1_000_000, BACKLOG) + load.lines.take((at + 1) * 1_000_000, 1)
 
+    took: list[float] = []
+
     async def done() -> None:
+        began = time.monotonic()
         fleet.places[0].clicks.write(backlog)
         try:
             await asyncio.wait_for(reading, DRAIN_SECS)
         except TimeoutError as error:
             raise ElfError(f"{BACKLOG:,} lines are not done after {DRAIN_SECS:g} s") from error
+        took.append(time.monotonic() - began)
 
-    return await _cpu_of(fleet, done) / BACKLOG
+    cpu_s = await _cpu_of(fleet, done)
+    return cpu_s / BACKLOG, BACKLOG / took[0]
 
 
 async def _window_of(client: Client, start: int) -> None:
@@ -222,6 +229,10 @@ def judged(
         round(spent.loop_s / max(spent.cpu_s, 0.01), 4),
         {
             str(bound): round(statistics.mean(kept(*one) for one in each if one[0] == bound), 3)
+            for bound in sorted({bound for bound, _ in each})
+        },
+        {
+            str(bound): percentiles([_count(one, "took_ms") for of, one in each if of == bound])
             for bound in sorted({bound for bound, _ in each})
         },
     )
