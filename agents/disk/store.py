@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import sqlite3
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -174,16 +174,25 @@ class Store:
         forget: Sequence[SnapshotName] = (),
         joined: Mapping[str, bytes] | None = None,
         traced: Sequence[Traced] = (),
+        postponed: tuple[Mapping[int, bytes], Collection[int]] = ({}, ()),
     ) -> None:
         """The stream's cut, the snapshots sealed since the last, and those needed no more: all or nothing.
         ``joined``: the contents of all tables that its flows join, by digest, where that has changed.
-        ``traced``: which rows the snapshots have counted; the last ``TRACED_KEPT`` of these are kept."""
+        ``traced``: which rows the snapshots have counted; the last ``TRACED_KEPT`` of these are kept.
+        ``postponed``: more rows that wait for a turn, by number, and which wait no more."""
         with self._file.writing() as con:
             _remove(con, forget)
             if joined is not None:
                 con.execute("DELETE FROM joined WHERE stream = ?", (stream,))
                 rows = [(stream, digest, data) for digest, data in joined.items()]
                 con.executemany("INSERT INTO joined VALUES (?, ?, ?)", rows)
+            more, gone = postponed
+            con.executemany(
+                "DELETE FROM postponed WHERE stream = ? AND number = ?", [(stream, n) for n in gone]
+            )
+            con.executemany(
+                "INSERT INTO postponed VALUES (?, ?, ?)", [(stream, *one) for one in more.items()]
+            )
             for row in snapshots:
                 _keep(con, "snapshots", row.name, (row.counters, row.payload), _SNAPSHOT + _NAMED)
             con.execute("INSERT OR REPLACE INTO cuts VALUES (?, ?)", (stream, checkpoint))
@@ -206,6 +215,12 @@ class Store:
     def load_checkpoint(self, stream: str) -> bytes | None:
         with self._file.reading() as con:
             return _blob(con, "SELECT cut FROM cuts WHERE stream = ?", stream)
+
+    def postponed(self, stream: str) -> dict[int, bytes]:
+        """The rows that wait for a turn, by number."""
+        with self._file.reading() as con:
+            found = con.execute("SELECT number, data FROM postponed WHERE stream = ?", (stream,))
+            return {int(number): bytes(data) for number, data in found}
 
     def joined(self, stream: str) -> dict[str, bytes]:
         """Contents of the tables that the flows of the stream's cut join, by digest."""

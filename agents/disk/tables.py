@@ -13,6 +13,12 @@ APPLICATION_ID: Final = 0x656C6631
 
 COSTS: Final = "CREATE TABLE costs (job TEXT PRIMARY KEY, learned BLOB NOT NULL) WITHOUT ROWID;"
 """What was learned of jobs (``elf.planning.costs``)."""
+POSTPONED: Final = """
+CREATE TABLE postponed (
+  stream TEXT NOT NULL, number INTEGER NOT NULL, data BLOB NOT NULL,
+  PRIMARY KEY (stream, number)) WITHOUT ROWID;
+"""
+"""Rows that wait for a turn (``elf.job.worker.turns``)."""
 SCHEMA: Final = (
     """
 CREATE TABLE facts (key TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;
@@ -58,7 +64,8 @@ CREATE TABLE replicas (
     + hardstate.SCHEMA
     + tablerows.SCHEMA
     + COSTS
+    + POSTPONED
 )
 
-STEPS: Final[Mapping[int, str]] = {13: tablerows.SCHEMA + COSTS}
+STEPS: Final[Mapping[int, str]] = {13: tablerows.SCHEMA + COSTS + POSTPONED}
 """What makes the next version of a file of each older one."""

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from agents.node.beginning import TODAY_FACT, Context
 from elf.fields import replace
-from elf.job.commands import SetMemory, SetWeights
+from elf.job.commands import SetBounds, SetMemory, SetWeights
 from elf.job.effects import SaveFact, Work
 from elf.job.rollup.sender import Sender
 from elf.job.sampling import why_plan_whole
@@ -19,7 +19,8 @@ from elf.planning.budgets import BudgetKeeper
 from elf.planning.days import Day
 from elf.planning.lent import AGENT, Budgets, FlowUse, Held, Reader, holders
 from elf.planning.memory import memory_bounds
-from elf.planning.overload import FlowLoad, Lag, Overload
+from elf.planning.overload import LOOK_MS, FlowLoad, Lag, Overload
+from elf.planning.turns import CUT_FIRST, CUT_LAST, UNCUT, Bound, differ
 
 PYTHON = "is in Python"
 REMEMBER_MS = 60_000
@@ -44,6 +45,24 @@ class Agreed(NamedTuple):
         within_ms = self.promise[0] if self.promise else None
         return FlowLoad(uid, cpu_ms, within_ms, self.is_able, self.gives_way, rows)
 
+    def bound(self, tightest: Promised) -> Bound:
+        """``tightest``: the promise that the flow gives way to, if it promises nothing itself."""
+        rank = UNCUT if not self.is_able else CUT_FIRST if self.gives_way else CUT_LAST
+        return Bound(self.promise[0] if self.promise else None, rank, (self.promise or tightest)[1])
+
+
+def _tightest(flows: Mapping[str, Agreed]) -> Promised | None:
+    """Of promises of flows whose rows may be left out, or else of all; None: nothing is promised."""
+    promised = sorted((not one.is_able, one.promise) for one in flows.values() if one.promise)
+    return promised[0][1] if promised else None
+
+
+def _bounds(flows: Mapping[str, Agreed]) -> dict[str, Bound]:
+    """None where all promise the same, or nothing."""
+    tightest = _tightest(flows)
+    bounds = {uid: one.bound(tightest) for uid, one in flows.items()} if tightest else {}
+    return bounds if differ(bounds) else {}
+
 
 class Lending:
     """``keeper`` decides for budgets; here is what it needs to know, and what becomes of it. ``lags``: how
@@ -63,6 +82,9 @@ class Lending:
         self._said: dict[str, Weight] = {}
         self._bounds: dict[str, int] = {}
         """What flows may hold in memory, where that is bounded, as it was said."""
+        self._agreed_to: dict[str, dict[str, Bound]] = {}
+        """What the readers of flows have agreed to, by stream, as it was said."""
+        self._agreed_ms = -LOOK_MS
         self._remembered, self._remember_ms = up_today, 0
 
     def look(self, installed: Mapping[str, str], programs: Mapping[str, int], now_ms: int) -> list[Work]:
@@ -76,6 +98,9 @@ class Lending:
             weights = self.keeper.look(uses, now_ms)
             self._lent = {uid: weights.get(uid, WHOLE) for uid in installed}
             found += self._bound(memory_bounds(uses, self.keeper.budgets), installed)
+        if now_ms - self._agreed_ms >= LOOK_MS:
+            self._agreed_ms = now_ms
+            found += self._agree(installed)
         self._promised(installed, now_ms)
         late = {uid: one for flows in self._late.values() for uid, one in flows.items()}
         wanted = {
@@ -99,6 +124,21 @@ class Lending:
                 by_stream[installed[uid]].append((uid, bounds.get(uid)))
         return [Work(stream, SetMemory(tuple(sorted(ones)))) for stream, ones in sorted(by_stream.items())]
 
+    def _agree(self, installed: Mapping[str, str]) -> list[Work]:
+        """Tell streams whose flows promise different things what has been agreed to, where that is something
+        else: they take turns."""
+        agreed: dict[str, dict[str, Agreed]] = defaultdict(dict)
+        for uid, stream in installed.items():
+            agreed[stream][uid] = self._agreed(uid)
+        found, before = list[Work](), self._agreed_to
+        able = {stream: flows for stream, flows in agreed.items() if not any(map(self._is_range, flows))}
+        self._agreed_to = {stream: bounds for stream, flows in able.items() if (bounds := _bounds(flows))}
+        for stream in sorted(before.keys() | self._agreed_to.keys()):
+            bounds = self._agreed_to.get(stream, {})
+            if bounds != before.get(stream):
+                found.append(Work(stream, SetBounds(tuple(sorted(bounds.items(), key=lambda one: one[0])))))
+        return found
+
     def remember(self, now_ms: int) -> list[SaveFact]:
         """Write down what has gone up today, so that a restart gives nobody the day's bytes again."""
         if not self.keeper.day.taken or now_ms < self._remember_ms:
@@ -114,11 +154,13 @@ class Lending:
         the first one counts the rows of all."""
         for stream, lag in self.lags.items():
             overload = self._overloads.setdefault(stream, Overload())
+            if stream in self._agreed_to:  # its tasks are cut short one by one (``elf.planning.turns``)
+                self._late.pop(stream, None)
+                continue
             if not overload.due(now_ms):
                 continue
             flows = {uid: self._agreed(uid) for uid, where in installed.items() if where == stream}
-            promised = sorted((not one.is_able, one.promise) for one in flows.values() if one.promise)
-            tightest = promised[0][1] if promised else NO_PROMISE
+            tightest = _tightest(flows) or NO_PROMISE
             united = {uid: self._united(uid) for uid in flows}
             before, taken = self._spent.get(stream, {}), self._sender.taken()
             spent = self._spent[stream] = {uid: taken.get(uid, (0, 0)) for uid in flows}
@@ -135,10 +177,15 @@ class Lending:
                 if of in weights
             }
 
+    def _is_range(self, uid: str) -> bool:
+        """Whether a flow has a key range, of which one map serves all: they take no turns."""
+        flow = self._log.flow(uid)
+        return flow is not None and flow.fragment.range[1] > 1
+
     def _united(self, uid: str) -> str:
         """The same of all key ranges of a fragment."""
         flow = self._log.flow(uid)
-        if flow is None or flow.fragment.range[1] == 1:
+        if flow is None or not self._is_range(uid):
             return uid
         return flow_uid(replace(flow.fragment, range=(0, flow.fragment.range[1])), "")
 

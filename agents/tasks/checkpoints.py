@@ -19,7 +19,7 @@ from agents.disk.store import Store
 from agents.inputs.values import Position
 from elf.batch import decode
 from elf.fields import replace
-from elf.job.checkpoint import StreamCheckpoint
+from elf.job.checkpoint import PostponedRows, StreamCheckpoint
 from elf.job.commands import Answered, DropStragglers, Outcome
 from elf.job.gaps import Gap, gaps_of
 from elf.job.openparts import names_of
@@ -46,6 +46,7 @@ class Checkpoints:
         self._store = store
         self._stream = stream
         self._joined = frozenset(store.joined(stream))
+        self._postponed = frozenset(store.postponed(stream))
 
     def last(self) -> StoredCheckpoint | None:
         """The one that a start goes on from, if there is one. It has all open panes, and is not kept here."""
@@ -53,8 +54,9 @@ class Checkpoints:
 
     def save(self, checkpoint: StoredCheckpoint, outcome: Outcome) -> None:
         """Make a checkpoint, and what was sealed with it, durable. The contents of joined tables are most of
-        a checkpoint, so that they are written when there are others."""
+        a checkpoint, so that they are written when there are others; so are rows that wait for a turn."""
         joined, worker = _without_tables(checkpoint.worker)
+        postponed, worker = _without_rows(worker)
         self._store.save_checkpoint(
             self._stream,
             msgspec.msgpack.encode(replace(checkpoint, worker=worker)),
@@ -62,8 +64,12 @@ class Checkpoints:
             forget=forgotten(outcome),
             joined=None if joined.keys() == self._joined else joined,
             traced=outcome.traced,
+            postponed=(
+                {number: rows for number, rows in postponed.items() if number not in self._postponed},
+                self._postponed - postponed.keys(),
+            ),
         )
-        self._joined = frozenset(joined)
+        self._joined, self._postponed = frozenset(joined), frozenset(postponed)
 
     def counted(self, command: DropStragglers | Answered) -> DropStragglers | Answered:
         """See ``counted``."""
@@ -77,6 +83,8 @@ def load_checkpoint(store: Store, stream: str) -> StoredCheckpoint | None:
         return None
     stored, joined = msgspec.msgpack.decode(data, type=StoredCheckpoint), store.joined(stream)
     checkpoint = _with_tables(stored.worker, lambda table: replace(table, data=joined[table.digest]))
+    waits = store.postponed(stream)
+    checkpoint = _with_rows(checkpoint, lambda one: replace(one, rows=waits[one.number]))
     return replace(stored, worker=with_parts(checkpoint, store))
 
 
@@ -102,6 +110,26 @@ def _without_tables(checkpoint: StreamCheckpoint) -> tuple[dict[str, bytes], Str
         return replace(table, data=b"")
 
     return found, _with_tables(checkpoint, take)
+
+
+def _without_rows(checkpoint: StreamCheckpoint) -> tuple[dict[int, bytes], StreamCheckpoint]:
+    """Rows that wait for a turn, by number, and the checkpoint without them."""
+    found: dict[int, bytes] = {}
+
+    def take(one: PostponedRows) -> PostponedRows:
+        found[one.number] = one.rows
+        return replace(one, rows=b"")
+
+    return found, _with_rows(checkpoint, take)
+
+
+def _with_rows(
+    checkpoint: StreamCheckpoint, change: Callable[[PostponedRows], PostponedRows]
+) -> StreamCheckpoint:
+    if not any(flow.postponed for flow in checkpoint.flows):
+        return checkpoint
+    flows = (replace(flow, postponed=tuple(map(change, flow.postponed))) for flow in checkpoint.flows)
+    return replace(checkpoint, flows=tuple(flows))
 
 
 def _with_tables(checkpoint: StreamCheckpoint, change: Callable[[Table], Table]) -> StreamCheckpoint:

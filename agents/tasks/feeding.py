@@ -68,6 +68,8 @@ there was more: small chunks when idle, large ones under backlog, which cost a t
 GATHER_S: Final = 0.2
 """Lines gather for so long, and are fed together: each time costs a millisecond or more, however few they
 are. Where some pane ends sooner they are looked for then, so that no window waits for it."""
+LAST_S: Final = 0.03
+"""Where windows are promised soon, lines have gathered for so long at most when their pane ends."""
 IDLE_EVERY_MS: Final = 250
 UNREAD_EVERY_MS: Final = 1_000
 """The same of a stream that no flow reads, and between two looks at what the loop has to do for an input."""
@@ -112,6 +114,8 @@ class _Stream:
     """The least by which its stream task was behind its files since that was told."""
     lag_told_ms: int = 0
     """When that was; 0: it was never behind."""
+    turning: bool = False
+    """Flows have a turn soon."""
     idle_ms: int = 0
     """When the stream task was last told that nothing new was read, or had something new."""
     said_ms: int = 0
@@ -144,6 +148,8 @@ class Feeding:
         self.reading = asyncio.Event()
         self.reading.set()
         self._streams = {task.facts.stream: _stream(task, source) for task, source in streams}
+        for stream in self._streams.values():
+            stream.task.when_turn = partial(self._turn_soon, stream)
         self._log = log
         self._now_ms = now_ms
         self._leaving = leaving
@@ -244,7 +250,7 @@ class Feeding:
             return
         if isinstance(command, TapsKept):
             kept = stream.thread.submit(self._kept, stream, command, self._now_ms())
-            self._unless_quiet(stream, kept, command)
+            self._unless_quiet(stream, kept, type(command).__name__)
             return
         future = stream.thread.submit(stream.task.perform, command, self._now_ms())
         if isinstance(command, SetOffloaded | TakeMapped):
@@ -438,6 +444,7 @@ class Feeding:
             missed,
             new_sources=new_sources,
             learned=learned,
+            is_live=bool(stream.at_end_ms),
         )
         at_end_ms = stream.at_end_ms
         self._when_done(future, lambda outcome: self._fed(stream, outcome, at_end_ms))
@@ -508,17 +515,31 @@ class Feeding:
         stream.idle_ms = now_ms = self._now_ms()
         idle = Idle(now_ms, stream.input.finished(), stream.input.gaps())
         future = stream.thread.submit(self._idled, stream, idle, stream.input.positions())
-        self._unless_quiet(stream, future, idle)
+        self._unless_quiet(stream, future, "Idle")
 
-    def _unless_quiet(self, stream: _Stream, future: Future[Outcome | None], command: Command) -> None:
+    def _unless_quiet(self, stream: _Stream, future: Future[Outcome | None], what: str) -> None:
         """Have it told what comes of a command, unless that is None: the loop need not be woken."""
-        what = type(command).__name__
 
         def told(done: Future[Outcome | None]) -> None:
+            if done.cancelled():
+                return
             if done.exception() is not None or done.result() is not None:
                 self._when_done(done, lambda outcome: self._worked(stream, what, outcome or Outcome()))
 
         future.add_done_callback(told)
+
+    def _turn_soon(self, stream: _Stream) -> None:
+        """On the thread of the stream task: flows have a turn, after the commands that have come by now."""
+        if not stream.turning:
+            stream.turning = True
+            with contextlib.suppress(RuntimeError):  # the thread is to end: what waits is in the checkpoint
+                self._unless_quiet(stream, stream.thread.submit(self._turned, stream), "Turn")
+
+    def _turned(self, stream: _Stream) -> Outcome | None:
+        """None: nothing came of it."""
+        stream.turning = False
+        outcome = stream.task.turn(self._now_ms())
+        return None if outcome.is_quiet and not stream.task.unshipped else outcome
 
     def _kept(self, stream: _Stream, command: TapsKept, now_ms: int) -> Outcome | None:
         """On the thread of the stream task. None: nothing came of it."""
@@ -599,6 +620,8 @@ def _pause_s(stream: _Stream, now_ms: int) -> float:
     left_s = stream.task.due_us / 1e6 - now_ms / 1e3
     if left_s > 0:
         stream.due_pause_s = 0.0
+        if stream.poll_s < POLL_S and left_s > LAST_S:
+            left_s -= LAST_S
         return min(left_s, GATHER_S)
     stream.due_pause_s = min(max(POLL_GROWS * stream.due_pause_s, stream.poll_s), POLL_MAX_S)
     return stream.due_pause_s

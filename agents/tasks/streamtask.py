@@ -53,6 +53,7 @@ from elf.job.commands import (
     Outcome,
     SetOffloaded,
     TakeMapped,
+    Turn,
 )
 from elf.job.gaps import Missed
 from elf.job.messages.inquiries import (
@@ -65,6 +66,7 @@ from elf.job.messages.inquiries import (
 )
 from elf.job.ports import Spill
 from elf.job.reexecution import Reading
+from elf.job.work import Clock
 from elf.job.worker.stream import StreamWorker, WorkerSettings
 from elf.job.worker.taps import Ends
 from elf.ql.graphs import ABLE
@@ -136,8 +138,6 @@ class LaneCounts:
         if len(refused):
             metrics.rejected(stream, "format", len(refused))
         self.uncast += counts.get("uncast", 0)
-        if sampled := counts.get("sampled", 0):
-            metrics.sampled(stream, sampled)
         if beyond := counts.get("beyond", 0):
             self.beyond[chunk.source.path] += beyond
             metrics.beyond(stream, beyond)
@@ -158,6 +158,8 @@ class LaneCounts:
                 if (values := counts.get(count, 0)) or not self._told:
                     tell(stream, values)
             self._told = True
+        if sampled := counts.get("sampled", 0):
+            metrics.sampled(stream, sampled)
         for gap, _ in outcome.gaps:
             metrics.gap(stream, max(gap.bytes, 0))
 
@@ -186,6 +188,7 @@ class StreamTask:
         masks: Masks = Masks(),  # noqa: B008 (it is a value)
         past_share: float = 1.0,
         given: Mapping[str, Ends] = {},
+        clock_us: Clock = lambda: time.perf_counter_ns() // 1_000,
     ) -> None:
         _keep_heap()
         self.facts = facts
@@ -209,6 +212,7 @@ class StreamTask:
             spill,
             cpu_us,
             given,
+            clock_us,
         )
         self.ahead = Ahead(facts.stream, self._engine, cores)
         self._sinks = sinks or Sinks()
@@ -237,6 +241,8 @@ class StreamTask:
         or a parser (in the last command: so long); from any thread."""
         self.when_kept: Callable[[tuple[Position, ...]], None] = lambda positions: None
         """Is told the positions of each checkpoint, when it is durable."""
+        self.when_turn: Callable[[], None] = lambda: None
+        """Is told after a command that some flow has something to map in its turn."""
 
     def feed(
         self,
@@ -248,10 +254,11 @@ class StreamTask:
         *,
         new_sources: bool = False,
         learned: int = LEARNED,
+        is_live: bool = True,
     ) -> Outcome:
         """A chunk that was read; ``positions`` are those of the input after it, ``missed`` what it could not
         read before it. ``ahead``: it is being parsed by ``self.ahead``, and is waited for.
-        ``new_sources``: see ``Feed``; ``learned``: so many of its lines are remembered."""
+        ``new_sources``, ``is_live``: see ``Feed``; ``learned``: so many of its lines are remembered."""
         begun = time.perf_counter()
         self.positions = positions
         self._learn(chunk, learned)
@@ -259,7 +266,7 @@ class StreamTask:
         asked = time.perf_counter()
         parsed = None if ahead is None else ahead.result()
         began = time.perf_counter()
-        feed = Feed(chunk, now_ms, parsed, missed, new_sources)
+        feed = Feed(chunk, now_ms, parsed, missed, new_sources, is_live)
         outcome = self.perform(feed, now_ms, chunk, begun=begun, waited_s=began - asked)
         self.counts.mapped(chunk, outcome, time.perf_counter() - began)
         self._row_samples.see(chunk.lines, chunk.source.log, now_ms)
@@ -269,6 +276,10 @@ class StreamTask:
         """Nothing new was read; ``positions`` as for ``feed``."""
         self.positions = positions
         return self.perform(idle, idle.now_ms)
+
+    def turn(self, now_ms: int) -> Outcome:
+        """Flows map some of what they have postponed."""
+        return self.perform(Turn(now_ms), now_ms)
 
     def rest(self, idle: Idle, positions: tuple[Position, ...]) -> None:
         """Nobody wants what is read: its places are let go of, durably."""
@@ -291,10 +302,13 @@ class StreamTask:
         begun = time.perf_counter() if begun is None else begun
         cpu_begun, self._waited_us = cpu_us(), int(1e6 * waited_s)
         try:
-            return self._performed(command, now_ms, chunk, begun)
+            outcome = self._performed(command, now_ms, chunk, begun)
         finally:
             self.busy_us += int((time.perf_counter() - begun) * 1e6)
             self.cpu_us += cpu_us() - cpu_begun + self._waited_us
+        if self.worker.has_turn(now_ms):
+            self.when_turn()
+        return outcome
 
     def _performed(self, command: Command, now_ms: int, chunk: Chunk | None, begun: float) -> Outcome:
         if isinstance(command, Install) and command.flow.fragment.has_code:

@@ -22,6 +22,18 @@ class SourceCheckpoint(msgspec.Struct, frozen=True):
     number: int = 0
 
 
+class PostponedRows(msgspec.Struct, frozen=True):
+    """Rows on time that a flow has yet to map, in its turn (``elf.job.worker.turns``). Each stands for
+    ``weight``; ``left_out``: (pane, rows) that they stand for. ``path``: of their file, for people.
+    ``number``: one that no others of the stream have, so that ``rows`` is stored once, apart."""
+
+    number: int
+    weight: int
+    path: str
+    left_out: tuple[tuple[int, int], ...]
+    rows: bytes
+
+
 class FlowCheckpoint(msgspec.Struct, frozen=True):
     """A flow: panes ``[live_from, sealed)`` are snapshots; ``tree`` (all its buffers) and ``counters`` hold
     the open ones. ``applied``: (source, bytes consumed), as each flow has its own. ``suspended``: the flow is
@@ -70,6 +82,9 @@ class FlowCheckpoint(msgspec.Struct, frozen=True):
     """``tree`` is empty: what it would hold is in those open parts (protocol 9.9)."""
     parts: tuple[bytes, ...] = ()
     """Their groups, where a start goes on from it; they are never stored with it."""
+    postponed: tuple[PostponedRows, ...] = ()
+    groups: bytes = b""
+    """Of open panes, in the place of ``tree``, where they are too few for one."""
 
 
 class TapsCheckpoint(msgspec.Struct, frozen=True):

@@ -19,18 +19,21 @@ from elf.job.provenance import Traced
 from elf.job.reexecution import Where
 from elf.job.snapshots import Early, Name, Sealed, Span, Threshold
 from elf.job.spec import Flow
+from elf.planning.turns import Bound
 
 
 class Feed(msgspec.Struct, frozen=True):
     """A chunk was read. ``ahead``: what was extracted from it before its turn came, and what was wanted then;
     it is used if the same is wanted now. ``missed``: what was found to be gone before it. ``new_sources``:
-    other sources have lines, none of which was read yet, and windows wait for them."""
+    other sources have lines, none of which was read yet, and windows wait for them. ``is_live``: the stream
+    has been at the end of its files since it began."""
 
     chunk: ChunkLike
     now_ms: int
     ahead: tuple[Wanted, ExtractedLike] | None = None
     missed: tuple[Missed, ...] = ()
     new_sources: bool = False
+    is_live: bool = True
 
 
 class Idle(msgspec.Struct, frozen=True):
@@ -113,6 +116,20 @@ class SetWeights(msgspec.Struct, frozen=True):
     weight (1: all are), and whose budget says so."""
 
     weights: tuple[tuple[str, int, str], ...]
+
+
+class SetBounds(msgspec.Struct, frozen=True):
+    """These flows take turns, and what their readers have agreed to, by uid (``elf.job.worker.turns``). None:
+    all is mapped as it is read."""
+
+    flows: tuple[tuple[str, Bound], ...]
+
+
+class Turn(msgspec.Struct, frozen=True):
+    """Map some of what flows have postponed: so often, and for as long as a turn takes, at most."""
+
+    now_ms: int
+    most: int = 1 << 30
 
 
 class SetMemory(msgspec.Struct, frozen=True):
@@ -198,6 +215,8 @@ Command = (
     | Answered
     | SetThreshold
     | SetWeights
+    | SetBounds
+    | Turn
     | SetMemory
     | Waited
     | Replay

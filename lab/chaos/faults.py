@@ -169,7 +169,7 @@ class Faults:
                     agents[0].guard(agents[0].jobs.end_processes)
             case "retention":
                 for log in agents[0].logs.values():
-                    log.lose(len(log.rows) * fault.amount // 100)
+                    log.lose(log.kept * fault.amount // 100)
             case "reduce":
                 self._people.ask(fault)
                 spec = self._people.spec(fault.amount)

@@ -21,7 +21,7 @@ from agents.tasks.past import Slice
 from agents.tasks.streams import StreamEngine
 from agents.tasks.streamtask import StreamTask, TaskStatus
 from elf.fields import replace
-from elf.job.commands import Command, Feed, Idle, Outcome
+from elf.job.commands import Command, Feed, Idle, Outcome, Turn
 from elf.job.ports import ExtractorPort, MapperPort, Wanted
 from elf.ql.plan import Fragment
 from lab.chaos.engine import PyEngine
@@ -66,8 +66,17 @@ class FileTask(SimTask):
         facts = TaskStatus(stream, FACTS.format, FACTS.timestamp, "")
         settings = replace(agent.world.worker_settings, name=f"a{agent.index}")
         programs = given(checkpoints(agent.store))
-        self._task = StreamTask(facts, settings, agent.store, cores=1, engine=FileEngine(), given=programs)
+        self._task = StreamTask(
+            facts,
+            settings,
+            agent.store,
+            cores=1,
+            engine=FileEngine(),
+            given=programs,
+            clock_us=agent.spent_us,
+        )
         self.worker = self._task.worker
+        self.worker.turns.when_cut = self._cut
         stored = load_checkpoint(agent.store, stream)
         self.checkpoint = stored.worker if stored else None
         positions = stored.positions if stored else ()
@@ -89,6 +98,8 @@ class FileTask(SimTask):
             world.after(STUCK_MS, agent, self._work)
             return
         command = self._waiting.pop(0)
+        if isinstance(command, Turn):
+            command = replace(command, now_ms=agent.now_ms)
         assert not isinstance(command, Slice)  # nothing of files is archived here
         world.crash_point(agent)
         if agent.up:

@@ -83,6 +83,8 @@ class Ledger:
         self.first_us = 0
         """No row has a time before this."""
         self.weights = Weights()
+        self.postponed = 0
+        """Flows with rows that waited for their turn when a checkpoint was written, of all checkpoints."""
         self._banged: set[str] = set()
         """Flows with a row on which the reduce function fails."""
         self._agents: dict[tuple[str, int], int] = {}
@@ -137,6 +139,7 @@ class Ledger:
         """An agent has written a checkpoint, with these snapshots; it no longer needs those."""
         for flow in checkpoint.flows:
             self.begins(agent, flow.flow, flow.live_from)
+            self.postponed += bool(flow.postponed)
         for row in rows:
             self.sealed(agent, row)
         for row in rows:

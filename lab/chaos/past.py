@@ -1,8 +1,8 @@
 """The archive of a simulated agent: the rows of its log that it has read, in rolls of a few rows.
 
-Retention eats the oldest of them, also out of a roll that a flow is reading. As in the archive of a real
-agent a position is the same row
-for ever: what a crash takes back is read again from the log.
+Retention eats the oldest of them, also out of a roll that a flow is reading, but only of those that are in a
+durable checkpoint. As in the archive of a real agent a position is the same row for ever: what a crash takes
+back is read again from the log.
 """
 
 from __future__ import annotations
@@ -28,11 +28,9 @@ SLICE_ROWS: Final = 10
 class PastArchive:
     """``fed``: how many rows the stream task has been given."""
 
-    def __init__(self, log: Log, fed: Callable[[], int], kept: Callable[[], int] = lambda: 0) -> None:
-        """``kept``: how many of them are in a durable checkpoint."""
+    def __init__(self, log: Log, fed: Callable[[], int]) -> None:
         self._log = log
         self._fed = fed
-        self._kept = kept
 
     @property
     def position(self) -> int:
@@ -40,7 +38,7 @@ class PastArchive:
 
     @property
     def shipped(self) -> int:
-        return self._kept()
+        return self._log.kept
 
     @property
     def about(self) -> Archive:

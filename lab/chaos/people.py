@@ -42,6 +42,8 @@ from lab.chaos.schedule import Fault, Schedule
 from lab.chaos.world import World
 
 PROMISE = Promise(500_000, 99.0, best_effort=True)
+APART = 3
+"""So many different ones there are, each of twice the time."""
 PEOPLE = "client:people"
 ON_THE_WAY_MS = (2, 10, 50, 300, 1_000)
 """Since a job was asked to move."""
@@ -102,7 +104,8 @@ class People:
     def _promising(self, number: int, query: Plan) -> Plan:
         """The query with what the job promises."""
         query = replace(query, gives_way=number in self._schedule.research)
-        return replace(query, promise=PROMISE) if number in self._schedule.promised else query
+        promise = replace(PROMISE, within_us=PROMISE.within_us << number % APART)
+        return replace(query, promise=promise) if number in self._schedule.promised else query
 
     def fashion(self) -> None:
         """Keys as people choose them: some often, and soon others."""

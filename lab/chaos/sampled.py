@@ -11,7 +11,9 @@ import numpy as np
 
 from elf.job.commands import Command, Feed, Replay
 from elf.job.sampling import drawn
+from elf.job.worker.postponed import Part
 from elf.job.worker.stream import StreamWorker
+from elf.planning.budgets import WEIGHT_MAX
 
 
 class Weighed(NamedTuple):
@@ -43,6 +45,12 @@ def weighed(worker: StreamWorker, command: Command) -> list[Weighed]:
     return found
 
 
+def cut(uid: str, part: Part) -> list[Weighed]:
+    """What is cut short of a flow's rows that wait for their turn."""
+    assert part.lines is not None
+    return [Weighed(uid, part.source, part.lines.start, part.lines.end, WEIGHT_MAX)]
+
+
 class Weights:
     """What agents have durably mapped, of all flows."""
 
@@ -57,13 +65,12 @@ class Weights:
         """Whether any of its rows were sampled there."""
         return any(key[:2] == (agent, flow) for key in self._known)
 
-    def of(self, agent: int, flow: str, source: str, offset: int) -> tuple[int, int]:
-        """Of a row: its weight, and for how many it was counted."""
-        for one in self._known.get((agent, flow, source), ()):
-            if one.start <= offset < one.end:
-                is_in = drawn(source, np.array([offset]), one.weight)[0]
-                return one.weight, one.weight if is_in else 0
-        return 1, 1
+    def of(self, agent: int, flow: str, source: str, offset: int) -> tuple[set[int], int]:
+        """Of a row: the weights that it has had, and for how many it was counted, at the highest."""
+        known = self._known.get((agent, flow, source), ())
+        weights = {one.weight for one in known if one.start <= offset < one.end}
+        most = max(weights, default=1)
+        return weights, most if drawn(source, np.array([offset]), most)[0] else 0
 
 
 class Pane(NamedTuple):
@@ -79,11 +86,11 @@ def pane_of(weights: Weights, agent: int, flow: str, rows: Iterable[tuple[str, i
     """``rows``: (source, offset, key) of all that the pane has counted."""
     counts, total, left_out, used = Counter[str](), 0, 0, set[int]()
     for source, offset, key in rows:
-        weight, stands_for = weights.of(agent, flow, source, offset)
+        had, stands_for = weights.of(agent, flow, source, offset)
         counts[key] += stands_for
         total += 1
         left_out += not stands_for
-        used |= {weight} - {1}
+        used |= had
     return Pane(+counts, total, left_out, used)
 
 

@@ -48,7 +48,8 @@ MEMORY = Path("/dev/shm")
 @dataclass(frozen=True)
 class Verdict:
     """The result of a run. ``windows``, ``records``: committed, and written to the logs; ``rotations``,
-    ``stops``: of files, and of processes; ``gaps``: named by agents in what they read of files."""
+    ``stops``: of files, and of processes; ``gaps``: named by agents in what they read of files;
+    ``postponed``: flows with rows that waited for their turn when a checkpoint was written."""
 
     seed: int
     windows: int
@@ -59,6 +60,7 @@ class Verdict:
     rotations: int = 0
     stops: int = 0
     gaps: int = 0
+    postponed: int = 0
 
     def count(self, kind: str) -> int:
         return sum(found.kind == kind for found in self.findings)
@@ -172,6 +174,7 @@ class Story:
             sum(log.rotations for log in self._logs()),
             sum(agent.stops for agent in world.agents),
             sum(len(log.fates.gaps) for log in self._logs()),
+            ledger.postponed,
         )
 
     # -- its parts -------------------------------------------------------------------------------------------

@@ -30,19 +30,23 @@ from elf.job.commands import (
     Install,
     Outcome,
     SealOpen,
+    SetBounds,
     SetOffloaded,
     SetWeights,
     TakeCheckpoint,
     TakeMapped,
+    Turn,
 )
 from elf.job.effects import Consult
 from elf.job.ports import ChunkLike, Engine
 from elf.job.provenance import PaneRows
+from elf.job.worker.postponed import Part
 from elf.job.worker.stream import StreamWorker
+from elf.planning.budgets import WEIGHT_MAX
 from lab.chaos.archives import FileArchive, Stretched
 from lab.chaos.engine import Chunk, PyEngine, Source
 from lab.chaos.past import PastArchive
-from lab.chaos.sampled import Weighed, weighed
+from lab.chaos.sampled import Weighed, cut, weighed
 
 if TYPE_CHECKING:
     from lab.chaos.agent import SimAgent
@@ -56,6 +60,8 @@ READ_MS = 100
 LOOK_MS = 1_000
 """The pause between two looks at what others have done to the archive: half an hour of it, where an agent
 looks each ten seconds (``agents.tasks.housekeeping``). What is replaced stays for an hour."""
+TURNS = (1, 3, 10)
+"""So many tasks are a turn."""
 CHUNKS_AHEAD = 4
 """Chunks that may wait."""
 SAMPLES = 100
@@ -73,12 +79,14 @@ class Log:
     def add(self, ts: int, key: str) -> None:
         self.rows.append((ts, key))
 
+    kept: int = 0
+    """Rows below it are in a durable checkpoint of its agent. Others are not shipped, so not deleted."""
     spared: int | None = None
     """Rows from here on are not deleted: helpers have not read them."""
 
     def lose(self, rows: int) -> None:
-        """Retention deletes so many of the archived rows, the oldest by their times."""
-        oldest = sorted(range(len(self.rows)), key=lambda row: self.rows[row][0])[:rows]
+        """Retention deletes so many of the shipped rows, the oldest by their times."""
+        oldest = sorted(range(self.kept), key=lambda row: self.rows[row][0])[:rows]
         self.lost.update(row for row in oldest if self.spared is None or row < self.spared)
 
 
@@ -120,9 +128,11 @@ class SimTask:
         self.checkpoint = with_parts(checkpoint, agent.store) if checkpoint else None
         programs = given(checkpoints(agent.store))
         settings = agent.world.worker_settings
+        clock = agent.spent_us
         self.worker = StreamWorker(
-            stream, settings, self.engine(), self.checkpoint, cpu_us=agent.spent_us, given=programs
+            stream, settings, self.engine(), self.checkpoint, cpu_us=clock, given=programs, clock_us=clock
         )
+        self.worker.turns.when_cut = self._cut
         live = [f for f in self.checkpoint.flows if f.past is None] if self.checkpoint else []
         applied = [dict(f.applied).get("log", 0) for f in live]
         ends = [s.end for s in self.checkpoint.sources] if self.checkpoint else []
@@ -134,7 +144,7 @@ class SimTask:
         self._fed = ends[0] if ends else 0
         self._reads_past = False
         self._files: FileArchive | None = None
-        self._kept = self._fed
+        agent.logs[stream].kept = self._fed
         self._looked_ms = agent.world.now
         self._archive = self._archived()
         self._pasts = Pasts(self.worker, self._archive, agent.past_rows)
@@ -147,18 +157,32 @@ class SimTask:
     def _archived(self) -> Archived:
         agent, archives = self._agent, self._agent.world.archives
         if archives is None:
-            return PastArchive(agent.logs[self._stream], lambda: self._fed, lambda: self._kept)
+            return PastArchive(agent.logs[self._stream], lambda: self._fed)
         self._files = archives.of(agent, self._stream, lambda: self._fed)
         return Stretched(self._files)
 
     def engine(self) -> Engine:
         return PyEngine()
 
+    def _cut(self, uid: str, part: Part) -> None:
+        """Rows that waited for their turn are cut short."""
+        self._weighed += cut(uid, part)
+
+    def _turn(self) -> None:
+        """Flows have a turn after what waits now."""
+        waits = self.worker.has_turn(self._agent.now_ms)
+        if waits and not any(isinstance(one, Turn) for one in self._waiting):
+            self._waiting.append(Turn(0, self._agent.world.rng.choice(TURNS)))
+
     def give(self, command: Command | Slice) -> None:
         agent, ledger = self._agent, self._agent.world.ledger
         if isinstance(command, SetWeights) and ledger is not None:
             for uid, weight, whose in command.weights:
                 ledger.weighs(agent.index, weight, whose, agent.node.log.readers(uid))
+        elif isinstance(command, SetBounds) and ledger is not None:
+            for uid, bound in command.flows:
+                weight = WEIGHT_MAX if bound.rank else 1
+                ledger.weighs(agent.index, weight, bound.whose, agent.node.log.readers(uid))
         self._waiting.append(command)
         if not self._busy:
             self._busy = True
@@ -173,7 +197,9 @@ class SimTask:
             agent.world.after(STUCK_MS, agent, self._work)
             return
         command = self._waiting.pop(0)
-        if isinstance(command, Install) and command.flow.fragment.function is not None:
+        if isinstance(command, Turn):
+            command = replace(command, now_ms=agent.now_ms)
+        elif isinstance(command, Install) and command.flow.fragment.function is not None:
             command = replace(
                 command, samples=tuple(self._lines(max(0, self.position - SAMPLES), self.position))
             )
@@ -185,8 +211,6 @@ class SimTask:
             self._offloading.set(command.flows)
         elif isinstance(command, GoOver):
             command = replace(command, position=self._archive.close_roll())
-            log = agent.logs[self._stream]  # what lies behind it is not shipped
-            log.spared = command.position if log.spared is None else min(log.spared, command.position)
         elif isinstance(command, TakeMapped):
             command = self._offloading.take(command.answer, agent.now_ms) or command
         elif isinstance(command, SealOpen) and self._offloading.is_behind:
@@ -227,7 +251,7 @@ class SimTask:
                 self._weighed.clear()
                 ledger.checkpoint(agent.index, outcome.checkpoint, outcome.sealed, outcome.forgotten)
                 ledger.traced(agent.index, outcome, agent.archives[self._stream])
-            self._kept = self._fed
+            agent.logs[self._stream].kept = self._fed
             self._spare(outcome.checkpoint)
             if self._files is not None:
                 self._files.ship(self._fed)
@@ -283,6 +307,7 @@ class SimTask:
     def _done(self, command: Command, outcome: Outcome) -> None:
         agent = self._agent
         self._told(command, outcome)
+        self._turn()
         self._busy = bool(self._waiting)
         if self._waiting:
             agent.world.later(agent, self._work)

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from elf.errors import UserError
 
 KINDS = ("wrong", "lost", "doubled", "broken")
-DONE = ("windows", "records", "rotations", "stops", "gaps")
+DONE = ("windows", "records", "rotations", "stops", "gaps", "postponed")
 SHOWN = 3
 """Findings of a seed that are printed."""
 PROGRESS_S = 5.0

@@ -325,7 +325,7 @@ def test_a_file_of_an_older_schema_is_brought_to_the_present_one(tmp_path: Path)
     store.close()
     con = sqlite3.connect(path)
     wanted = con.execute(tables).fetchall()
-    for name in ("kept_tables", "table_schemas", "table_rows", "costs"):
+    for name in ("kept_tables", "table_schemas", "table_rows", "costs", "postponed"):
         con.execute(f"DROP TABLE {name}")
     con.execute(f"PRAGMA user_version={min(STEPS)}")
     con.close()

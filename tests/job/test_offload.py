@@ -182,6 +182,23 @@ def test_retention_that_does_not_is_seen(monkeypatch: pytest.MonkeyPatch) -> Non
     assert unread(fleet()[0])
 
 
+def test_retention_has_nothing_yet_of_what_is_in_no_checkpoint() -> None:
+    """Only what is in one is shipped, and only that is deleted (seed 7100014 of five agents)."""
+    world, spec = fleet()
+    agent = world.agents[MAPPED]
+    agent.stuck = True
+    world.run(3_000)
+    unread = range(agent.log.kept, len(agent.log.rows))
+    assert len(unread) > 5
+    agent.log.lose(len(agent.log.rows))
+    offload(world, spec, world.agents[HELPER])
+    agent.stuck = False
+    world.run_until(lambda: is_over(world))
+    world.run(6_000)
+    assert agent.log.lost == set(range(unread.start))
+    all_right_but_for_the_dead(world)
+
+
 def test_an_agent_dies_and_goes_on_with_its_helper() -> None:
     world, spec = fleet()
     offload(world, spec, world.agents[HELPER])

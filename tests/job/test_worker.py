@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from itertools import pairwise
 from pathlib import Path
 
 import msgspec
@@ -35,41 +34,7 @@ from elf.job.worker.times import times_of
 from elf.ql.plan import Fragment
 from elf.windows.kinds import highest_before
 from lab.chaos.engine import SECOND, PyEngine, PyMapper
-from tests.support.chunks import FLOW, Rows, chunk
-
-SETTINGS = WorkerSettings(idle_ms=5_000, future_us=None, lateness_us=SECOND, checkpoint_ms=10**9)
-
-moments = st.integers(0, 60).map(lambda t: t * SECOND // 4)
-rows_of_a_log = st.lists(st.tuples(moments, st.sampled_from("abc")), max_size=60)
-
-
-def panes_of(sealed: list[Sealed]) -> tuple[dict[int, Counter[str]], int]:
-    """(counts by pane and key, rows late) of everything that was sealed; ranges must follow each other."""
-    counts: dict[int, Counter[str]] = {}
-    late = 0
-    for before, after in pairwise(sealed):
-        assert before.end == after.start
-    for one in sealed:
-        for row in decode(one.payload).to_pylist() if one.payload else ():
-            assert one.start <= row["_pane"] < one.end
-            counts.setdefault(row["_pane"], Counter())[row["k0"]] += int(row["s0"])
-        late += sum(row["late"] for row in decode(one.counters).to_pylist()) if one.counters else 0
-    return counts, late
-
-
-def obvious(rows: Rows) -> tuple[dict[int, Counter[str]], int]:
-    """Row by row: late is what comes when its source is already past the pane's end plus lateness."""
-    counts: dict[int, Counter[str]] = {}
-    highest, late = LONG_AGO, 0
-    lateness = FLOW.fragment.lateness_us or 0
-    for ts, key in rows:
-        pane = ts // FLOW.fragment.pane_us
-        if (pane + 1) * FLOW.fragment.pane_us + lateness <= highest:
-            late += 1
-        else:
-            counts.setdefault(pane, Counter())[key] += 1
-        highest = max(highest, ts)
-    return counts, late
+from tests.support.chunks import FLOW, SETTINGS, Rows, chunk, obvious, panes_of, rows_of_a_log
 
 
 def test_the_line_that_ends_a_pane_is_due_at_its_time_and_none_before() -> None:

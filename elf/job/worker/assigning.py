@@ -9,6 +9,7 @@ compute of a chunk is computed once, by the first of them that asks.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, NamedTuple
@@ -22,12 +23,13 @@ from elf import windows
 from elf.aggregates import split_by_range
 from elf.job.past import Records
 from elf.job.ports import ExtractedLike, Int64s, MapFailed, MapperPort
-from elf.job.sampling import drawn
+from elf.job.sampling import drawn, why_whole
 from elf.job.work import BEHIND_MS, Clock, no_clock
 from elf.job.worker.fitting import arrow_schema, fitted
 from elf.job.worker.provenance import Run, runs_of
 from elf.job.worker.sources import LONG_AGO
 from elf.job.worker.times import times_of
+from elf.planning.budgets import WEIGHT_MAX
 from elf.ql.plan import Fragment
 
 Mask = npt.NDArray[np.bool_]
@@ -133,6 +135,20 @@ class Sorting(NamedTuple):
     behind: tuple[int, ...] = ()
 
 
+class Stretch(NamedTuple):
+    """Rows of a chunk that are mapped together, later. They are ``rows`` on time, in these ``panes``, of the
+    lines that begin in bytes ``[start, end)``; of the panes so many rows are ``left_out``. If they are cut
+    short (None: they may not be) those that ``stay`` are mapped, and ``more`` are left out."""
+
+    rows: pa.Table
+    start: int
+    end: int
+    panes: Int64s
+    left_out: tuple[Int64s, Int64s]
+    stay: Mask | None
+    more: tuple[Int64s, Int64s]
+
+
 class Share(msgspec.Struct, frozen=True):
     """What a chunk comes to for every flow of one fragment at the same position.
 
@@ -162,6 +178,7 @@ class Share(msgspec.Struct, frozen=True):
     """How many would be late for each of ``BEHIND_MS``; empty: none for any."""
     sampled: tuple[Int64s, Int64s] | None = None
     """Panes, and how many of their rows were left out; None: none were."""
+    postponed: tuple[Stretch, ...] = ()
     parts: dict[tuple[int, tuple[str, ...]], tuple[pa.Table, ...]] = msgspec.field(default_factory=dict)
     """The groups, split into so many ranges of these keys."""
 
@@ -197,15 +214,17 @@ class Assigner:
         self._work = work
         self._cpu_us = cpu_us
 
-    def share(self, view: View, applied: int, at: Stand, weight: int = 1) -> Share:
-        """This chunk for flows like this one; computed by the first of them. One row in ``weight`` is
-        mapped."""
+    def share(
+        self, view: View, applied: int, at: Stand, weight: int = 1, part_rows: int | None = None
+    ) -> Share:
+        """This chunk for flows like this one; computed by the first of them. One row in ``weight`` is mapped;
+        ``part_rows``: later, so many together (None: now)."""
         fragment = self._fragment
         bounds = (fragment.pane_us, self._lateness_us, fragment.revise_us)
         what = (fragment.map_sql, fragment.columns, fragment.function, *bounds)
-        key = (*what, *at, applied, weight)
+        key = (*what, *at, applied, weight, part_rows)
         if key not in view.shares:
-            view.shares[key] = self._apply(view, applied, at, weight)
+            view.shares[key] = self._apply(view, applied, at, weight, part_rows)
         return view.shares[key]
 
     def late(self, view: View, applied: int, chosen: Mask | None, at: Stand) -> Share:
@@ -306,7 +325,7 @@ class Assigner:
         late = runs_of(panes, offsets, after) if self._fragment.revise_us is not None else ()
         return runs_of(panes, offsets, on_time), late
 
-    def _apply(self, view: View, applied: int, at: Stand, weight: int) -> Share:
+    def _apply(self, view: View, applied: int, at: Stand, weight: int, part_rows: int | None) -> Share:
         found = self._sorting(view, applied, at)
         nothing, after, lost = found.panes[:0], None, 0
         chosen, sampled = found.on_time, None
@@ -339,6 +358,9 @@ class Assigner:
         share = partial(share, uncast=lost + uncast)
         if rows is None:
             return share(found.numbers, found.counted, after=after)
+        if part_rows is not None:
+            postponed = tuple(self._stretches(rows, view, found, chosen, weight, part_rows))
+            return share(found.numbers, found.counted, after=after, postponed=postponed)
         if self._waits(rows.num_rows):
             return share(found.numbers, found.counted, after=after, few=rows)
         began = self._cpu_us()
@@ -348,6 +370,31 @@ class Assigner:
             return lacks(failed)
         took = self._cpu_us() - began
         return share(found.numbers, found.counted, after=after, groups=groups, map_us=took)
+
+    def _stretches(
+        self, rows: pa.Table, view: View, found: Sorting, chosen: Mask, weight: int, part_rows: int
+    ) -> Iterator[Stretch]:
+        """``rows``: those of the chosen ones, which are of this weight, that are wanted."""
+        wanted = np.flatnonzero(chosen if view.wanted is None else chosen & view.wanted)
+        left_out = found.on_time & ~chosen
+        able = weight < WEIGHT_MAX and not why_whole(self._fragment)
+        stay = view.sample(WEIGHT_MAX) if able else chosen
+        count = -(-len(wanted) // part_rows)
+        ends = [len(wanted) * (n + 1) // count for n in range(count)]
+        begin = at = 0
+        for end in ends:
+            until = len(chosen) if end == len(wanted) else int(wanted[end])
+            here, panes = slice(at, until), found.panes[at:until]
+            yield Stretch(
+                rows.slice(begin, end - begin),
+                int(view.offsets[at]),
+                int(view.offsets[until - 1]) + 1,
+                np.unique(panes[found.on_time[here]]),
+                _counted(panes[left_out[here]]),
+                stay[wanted[begin:end]] if able else None,
+                _counted(panes[chosen[here] & ~stay[here]]),
+            )
+            begin, at = end, until
 
     def _is_late(self, panes: Int64s, before: Int64s, at: Stand, more_us: int) -> Mask:
         """Late by the seal, or by the source's earlier rows. ``more_us`` more is allowed, but not to a row

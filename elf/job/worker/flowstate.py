@@ -37,9 +37,12 @@ from elf.job.thresholds import excerpt
 from elf.job.work import BEHIND_MS, Clock, no_clock
 from elf.job.worker.assigning import FEW_ROWS, Assigner, Mask, Share, Stand, View
 from elf.job.worker.counted import CountWindows
-from elf.job.worker.openpanes import OpenOffsets, OpenPanes
+from elf.job.worker.openpanes import WAITING_PART, OpenOffsets, OpenPanes
 from elf.job.worker.openparts import OpenParts
+from elf.job.worker.postponed import Part, PostponedOf, When
 from elf.job.worker.provenance import OpenProvenance
+from elf.planning.budgets import WEIGHT_MAX
+from elf.planning.turns import Turns
 from elf.ql.plan import PLACES
 
 _FEW_WORTH: Final = 16
@@ -68,10 +71,11 @@ class FlowState:
         name: str = "",
         traces: bool = False,
         copies: bool = False,
+        turns: Turns[Part] | None = None,
     ) -> None:
         """``name``: the agent's, for people. ``traces``: it is to be known which rows its panes count
         (``elf.job.provenance``). ``copies``: what comes to open panes is to be copied at each checkpoint
-        (``elf.job.openparts``)."""
+        (``elf.job.openparts``). ``turns``: what flows of its stream have postponed."""
         self.flow = flow
         self.work: Counter[str] = Counter()
         self._cpu_us = cpu_us
@@ -84,6 +88,8 @@ class FlowState:
         self._parts = OpenParts.of(checkpoint, copies=self._copies)
         self._last_parts: list[Sealed] = []
         apart = self._parts is not None
+        self._turns = Turns[Part]() if turns is None else turns
+        self.postponed = PostponedOf(flow, lateness_us, self._turns, mapper, checkpoint)
         self.panes = OpenPanes(checkpoint, mapper, self.work, spill, cpu_us, apart=apart)
         self._assigner = Assigner(flow.fragment, mapper, lateness_us, self.work, cpu_us, traces=traces)
         traces = traces and is_traced(flow.fragment)
@@ -114,6 +120,7 @@ class FlowState:
         """What goes up of a sealed pane, if not all of it."""
         self._early_ms = 0
         self._changed = False
+        self._held_max: int | None = None
         self.dirty = True
         self.failure = ""
         """How the user's function has failed, since this was last read."""
@@ -139,6 +146,7 @@ class FlowState:
             self.counters = self.counters.emptied()
             self._add_counts(counts)
             self.panes.empty()
+            self.postponed.empty()
             self.reexecution.drop()
             for provenance in (self._provenance, self._late_provenance):
                 if provenance is not None:
@@ -168,6 +176,7 @@ class FlowState:
         if below > self.sealed and not self.suspended:
             counts += left_over(self.counters.take_below(below), [(START_OF_TIME, below)])
             self.panes.drop_below(below)
+            self.postponed.drop_below(below)
             if self._provenance is not None:
                 self._provenance.take_below(below)
             first = self.leapt[0] if self.leapt[1] == self.sealed else self.sealed
@@ -210,9 +219,16 @@ class FlowState:
         """The first open pane; ``START_OF_TIME`` before a row has come."""
         return max(self.sealed, self.live_from) if self.flow.fragment.pane_us else 0
 
-    def feed(self, source: str, chunk: ChunkLike, view: View, late_of: Mask | None = None) -> dict[str, int]:
+    def feed(
+        self,
+        source: str,
+        chunk: ChunkLike,
+        view: View,
+        late_of: Mask | None = None,
+        when: When | None = None,
+    ) -> dict[str, int]:
         """Map the flow's rows of a chunk into its tree; returns the counts of the chunk. ``late_of``: for a
-        flow over late rows, which rows are late."""
+        flow over late rows, which rows are late; ``when``: they are mapped in its turn (None: now)."""
         applied = self.applied.get(source, 0)
         self.applied[source] = max(applied, chunk.end)
         done = applied if applied > chunk.start else 0
@@ -223,10 +239,11 @@ class FlowState:
             rows, share = self._assigner.counted(view, done, at)
             self._add_counted(rows, source, getattr(chunk.source, "path", source))
         else:
-            share = self._assigner.share(view, done, at, self.weight)
+            part_rows = None if when is None else self._turns.part_rows(self.postponed.map_of)
+            share = self._assigner.share(view, done, at, self.weight, part_rows)
         if not self.suspended:
             self._trace(source, share)
-        return self._take(share, view, getattr(chunk.source, "path", chunk.source.id))
+        return self._take(share, view, getattr(chunk.source, "path", chunk.source.id), when)
 
     def replay(self, view: View, records: Records) -> dict[str, int]:
         """The same of archived rows: each is given once (``elf.job.past``)."""
@@ -295,7 +312,7 @@ class FlowState:
         """From now on it takes live lines: what lies behind these offsets of sources."""
         self.past, self.applied, self.dirty = None, dict(ends), True
 
-    def _take(self, share: Share, view: View, path: str) -> dict[str, int]:
+    def _take(self, share: Share, view: View, path: str, when: When | None = None) -> dict[str, int]:
         """What a chunk of lines of this file comes to; its counts."""
         self.late_rows = share.late
         self.last = share.panes, share.rows
@@ -320,7 +337,12 @@ class FlowState:
         if share.few is not None:
             self.dirty = self._changed = True
             if self.panes.put_by(share.few):
-                self.digest()
+                self._digest_few(END_OF_TIME)
+        if when is not None and share.postponed:
+            self.dirty = self._changed = True
+            self.postponed.put(share.postponed, view.source, self.weight, path, when)
+            if self._held_max is not None and self.postponed.nbytes > self._held_max // WAITING_PART:
+                self._digest_below(END_OF_TIME)
         if share.after is not None and self.after is not None:
             self.dirty = True
             self.after.add(*share.after)
@@ -404,7 +426,7 @@ class FlowState:
     def digest(self, least: int = 0) -> None:
         """Map the rows of small chunks that were put by, if there are enough."""
         if self.panes.few_rows >= least:
-            self._digest_below(END_OF_TIME)
+            self._digest_few(END_OF_TIME)
         if self._counted is not None and self._counted.waiting >= least:
             self._digest_counted()
 
@@ -415,6 +437,11 @@ class FlowState:
         self.digest(_FEW_WORTH)
 
     def _digest_below(self, below: int) -> None:
+        for part in self.postponed.below(below):
+            self.map_postponed([part])
+        self._digest_few(below)
+
+    def _digest_few(self, below: int) -> None:
         try:
             groups = self.panes.map_below(below)
         except MapFailed as failed:
@@ -423,14 +450,44 @@ class FlowState:
         if groups is not None:
             self._insert(groups)
 
-    def _lost(self, failed: MapFailed) -> None:
+    def map_postponed(self, parts: Sequence[Part]) -> None:
+        """These have their turn; they have one weight, and with a function one file."""
+        self.postponed.take(parts)
+        self.dirty = self._changed = True
+        try:
+            groups, took_us = self.panes.mapped(pa.concat_tables([part.table for part in parts]))
+        except MapFailed as failed:
+            where = f" (byte {failed.offset} of {parts[0].path})" if failed.offset is not None else ""
+            self._lost(failed, where, [one for part in parts for one in part.left_out])
+            return
+        self._turns.mapped(parts[0].group, sum(part.rows for part in parts), took_us / 1000)
+        self.panes.insert(weighted(groups, self.flow.fragment.task_states, parts[0].weight))
+
+    def cut_short(self, part: Part, whose: str) -> int:
+        """Of these rows that wait, one in ``WEIGHT_MAX`` is mapped, for that promise; how many are left
+        out."""
+        lines = part.lines
+        assert lines is not None
+        self.postponed.cut_short(part)
+        panes, rows = lines.more
+        self.dirty = True
+        self.counters.add(panes, sampled=rows)
+        for pane in lines.panes.tolist():
+            self.counters.mark(pane, pane, over_budget(self._name, whose, WEIGHT_MAX))
+        return int(rows.sum())
+
+    def _lost(self, failed: MapFailed, where: str = "", left_out: Sequence[tuple[int, int]] = ()) -> None:
         """The map has failed on rows that had waited for it. They were counted as read in their panes: there
-        they are rejected, as they would have been at once."""
-        self.failure = self.failure or f"{failed} ({failed.rows:,} rows that waited for it are lost)"
+        they are rejected, as they would have been at once; so are those of ``left_out``: (pane, rows)."""
+        what = where or f" ({failed.rows:,} rows that waited for it are lost)"
+        self.failure = self.failure or f"{failed}{what}"
         if not self.flow.fragment.range[0]:
             panes, rows = np.unique(failed.panes, return_counts=True)
             self.dirty = self._changed = True
             self.counters.add(panes, rows_in=-rows, rejected=rows)
+            for pane, count in left_out:
+                gone = {"rows_in": -count, "rejected": count, "sampled": -count}
+                self.counters.add(np.array([pane], dtype=np.int64), **gone)
 
     def try_out(self, extracted: ExtractedLike, rows: pa.Table, lines: Sequence[str]) -> None:
         """Let the users' code see lines of this agent, before it answers for any pane. ``rows``: of what
@@ -460,13 +517,14 @@ class FlowState:
 
     def bound(self, held_max_bytes: int | None) -> None:
         """From now on the open panes have so many bytes in memory, and the rest on disk."""
+        self._held_max = held_max_bytes
         self.panes.bound(held_max_bytes)
 
     def weigh_up(self) -> None:
         """Write down what it holds now, in memory and on disk."""
         memory, pinned, spilled = self.panes.held()
-        late = 0 if self.after is None else self.after.nbytes
-        self.work["memory_bytes"], self.work["pinned_bytes"] = memory + late, pinned + late
+        more = self.postponed.nbytes + (0 if self.after is None else self.after.nbytes)
+        self.work["memory_bytes"], self.work["pinned_bytes"] = memory + more, pinned + more
         self.work["spilled_bytes"] = spilled
 
     def waited(self, whose: str, now_ms: int) -> None:
@@ -569,7 +627,8 @@ class FlowState:
         counted = None if waits or not self._changed else self.counters.table()
         if counted is None:
             return None
-        self.digest()
+        self._digest_below(END_OF_TIME)
+        self._digest_counted()
         self._early_ms, self._changed = now_ms, False
         groups = self.panes.partials()
         end = int(counted["_pane"][-1].as_py()) + 1
@@ -585,14 +644,16 @@ class FlowState:
         return FlowProgress(*at, rows=self._rows, late=self._late, future=self._future, past=past)
 
     def checkpoint(self) -> FlowCheckpoint:
-        """Rows that wait for the map are in it, if they are few."""
+        """Rows that wait for the map are in it, if they are few, or postponed."""
         self.digest(FEW_ROWS)
         self._digest_counted()
         parted = self._parts is not None and self._parts.has_all_from(self.sealed)
-        tree, fresh, rows = self.panes.images(parted=parted)
+        tree, fresh, rows, groups = self.panes.images(parted=parted)
         counted = self.counters.table()
         late_tree, late_counters = self.after.image() if self.after is not None else (b"", b"")
-        self.work["image_bytes"] = len(tree) + len(fresh) + len(rows) + len(late_tree)
+        postponed = self.postponed.images()
+        waits = len(rows) + sum(len(one.rows) for one in postponed)
+        self.work["image_bytes"] = len(tree) + len(groups) + len(fresh) + len(late_tree) + waits
         return FlowCheckpoint(
             flow=self.flow,
             live_from=self.live_from,
@@ -618,4 +679,6 @@ class FlowState:
             weight=self.weight,
             whose=self.whose,
             parted=parted,
+            postponed=postponed,
+            groups=groups,
         )

@@ -42,7 +42,7 @@ _FEW_GROUPS: Final = 512
 _WORTH_US: Final = 20_000
 """Rows that wait for the map are enough once it would take so long, since the end of their pane waits for it
 then: a tenth, at most, is what a statement takes by itself."""
-_WAITING_PART: Final = 8
+WAITING_PART: Final = 8
 """Of what open panes may hold in memory, rows that wait for the map are one part in so many at most, and
 groups that wait for the tree another one."""
 _THIN_ROWS_MIN: Final = 1 << 15
@@ -81,7 +81,7 @@ class OpenPanes:
         """What the map took for a row that had waited for it, the last time."""
         if checkpoint.rows:
             self._few.append(fitted(decode(checkpoint.rows), arrow_schema(self._fragment.columns))[0])
-        self._waiting: list[pa.Table] = []
+        self._waiting: list[pa.Table] = [decode(checkpoint.groups)] if checkpoint.groups else []
         self._thin_at = _THIN_ROWS_MIN
         self._held_max: int | None = None
 
@@ -130,7 +130,7 @@ class OpenPanes:
             return True
         if self._held_max is None:
             return False
-        return sum(int(table.nbytes) for table in self._waiting) >= self._held_max // _WAITING_PART
+        return sum(int(table.nbytes) for table in self._waiting) >= self._held_max // WAITING_PART
 
     # -- rows ------------------------------------------------------------------------------------------------
 
@@ -145,7 +145,7 @@ class OpenPanes:
         self._few.append(rows)
         self._few_bytes += rows.get_total_buffer_size()
         waiting = self.few_rows
-        if self._held_max is not None and self._few_bytes >= self._held_max // _WAITING_PART:
+        if self._held_max is not None and self._few_bytes >= self._held_max // WAITING_PART:
             return True
         if waiting * self._row_us >= _WORTH_US:
             return True
@@ -166,9 +166,15 @@ class OpenPanes:
         chosen = rows["_pane"].to_numpy() < below
         if not chosen.any():
             return None
-        began, (place, count) = self._cpu_us(), self._fragment.range
         rows, rest = parted(rows, chosen)
         self._leave(rest)
+        groups, took_us = self.mapped(rows)
+        self._row_us = took_us / rows.num_rows
+        return groups
+
+    def mapped(self, rows: pa.Table) -> tuple[pa.Table, int]:
+        """The groups of rows that had waited, and what the map took (µs). Raises ``MapFailed`` as above."""
+        began, (place, count) = self._cpu_us(), self._fragment.range
         try:
             groups = self._mapper.run(rows)
         except MapFailed as failed:
@@ -177,9 +183,8 @@ class OpenPanes:
         if count > 1:
             groups = split_by_range(groups, self._fragment.ranged_by, count)[place]
         took_us = self._cpu_us() - began
-        self._row_us = took_us / rows.num_rows
         self._work["map_us"] += took_us
-        return groups
+        return groups, took_us
 
     # -- groups ----------------------------------------------------------------------------------------------
 
@@ -242,7 +247,7 @@ class OpenPanes:
     def _split_off(self, tree: BufferTree, below: int) -> pa.Table | None:
         """From what waits for a tree, and from the tree. What never came into it, because it is so little, is
         merged without one (0.3 ms instead of 2)."""
-        if tree.rows or sum(table.num_rows for table in self._waiting) > _FEW_GROUPS:
+        if tree.rows or not self._waits_for_none():
             self.settle()
             return self._merged(tree.split_off("_pane", below))
         if not self._waiting:
@@ -266,13 +271,22 @@ class OpenPanes:
             self._leave(rows.filter(pa.array(rows["_pane"].to_numpy() >= below)))
         self.take_below(below)
 
-    def images(self, *, parted: bool) -> tuple[bytes, bytes, bytes]:
-        """(tree, what is kept apart, rows that wait for the map), for the checkpoint. ``parted``: what was
-        kept apart before is in open parts."""
+    def images(self, *, parted: bool) -> tuple[bytes, bytes, bytes, bytes]:
+        """(tree, what is kept apart, rows that wait for the map, groups that are too few for a tree), for the
+        checkpoint. ``parted``: what was kept apart before is in open parts."""
+        few = encode(pa.concat_tables(self._few)) if self._few else b""
+        if self._apart is None and not self._tree.rows and self._waits_for_none():
+            groups = pa.concat_tables(self._waiting).combine_chunks() if self._waiting else None
+            self._waiting = [] if groups is None else [groups]
+            return b"", b"", few, b"" if groups is None else encode(groups)
         self.settle()
         tree = self._tree.dump() if self._tree.rows and not parted else b""
         apart = self._apart.dump() if self._apart is not None and self._apart.rows else b""
-        return tree, apart, encode(pa.concat_tables(self._few)) if self._few else b""
+        return tree, apart, few, b""
+
+    def _waits_for_none(self) -> bool:
+        """Whether all that waits for the tree can do without."""
+        return bool(sum(table.num_rows for table in self._waiting) <= _FEW_GROUPS)
 
 
 def parted(rows: pa.Table, chosen: Mask) -> tuple[pa.Table, pa.Table]:

@@ -13,7 +13,8 @@ Rules:
   (protocol 3.6);
 - nothing about a sealed pane leaves the agent before the checkpoint that holds it is durable: an outcome with
   sealed panes, or parts of open ones, always carries a checkpoint (protocol 3.3);
-- rows beyond the future bound are counted and move no watermark (protocol 3.4).
+- rows beyond the future bound are counted and move no watermark (protocol 3.4);
+- flows that promise different things take turns at mapping their rows (protocol 3.12).
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ from elf.job.commands import (
     Replay,
     Resume,
     SealOpen,
+    SetBounds,
     SetMemory,
     SetOffloaded,
     SetTaps,
@@ -50,6 +52,7 @@ from elf.job.commands import (
     TakeCheckpoint,
     TakeMapped,
     TapsKept,
+    Turn,
     Uninstall,
     Waited,
 )
@@ -77,6 +80,7 @@ from elf.job.worker.flowstate import FlowState
 from elf.job.worker.sources import LONG_AGO, Source, Sources
 from elf.job.worker.taps import Ends, Taps
 from elf.job.worker.times import times_of
+from elf.job.worker.turns import TurnTaking
 from elf.ql.plan import Fragment
 
 __all__ = ["LONG_AGO", "StreamWorker", "WorkerSettings"]
@@ -126,14 +130,17 @@ class StreamWorker:
         spill: Spill | None = None,
         cpu_us: Clock = no_clock,
         given: Mapping[str, Ends] = {},
+        clock_us: Clock = no_clock,
     ) -> None:
-        """``given``: what jobs in Python durably have of this stream, by uid."""
+        """``given``: what jobs in Python durably have of this stream, by uid. ``clock_us``: by which turns of
+        flows are measured."""
         self.stream = stream
         self._settings = settings
         self._engine = engine
         self._spill = spill
         self._cpu_us = cpu_us
         self._flows: dict[str, FlowState] = {}
+        self.turns = TurnTaking(clock_us)
         self._sources = Sources(settings.idle_ms)
         self.wanted = Wanted()
         self._taps = Taps(engine.mapper)
@@ -165,6 +172,7 @@ class StreamWorker:
             name=self._settings.name,
             traces=self._settings.traces,
             copies=self._settings.copies_ms is not None,
+            turns=self.turns.turns,
         )
 
     def _mapper(self, fragment: Fragment) -> MapperPort:
@@ -221,6 +229,12 @@ class StreamWorker:
                     if uid in self._flows:
                         self._flows[uid].weigh(weight, whose)
                 return self._outcome((), must_checkpoint=False)
+            case SetBounds():
+                self.turns.agree(dict(command.flows))
+                self.turns.turns.keep({state.mapper for state in self._flows.values()})
+                return self._outcome((), must_checkpoint=False)
+            case Turn():
+                return self._turn(command)
             case SetMemory():
                 for uid, bytes_max in command.flows:
                     if uid in self._flows:
@@ -266,13 +280,16 @@ class StreamWorker:
                 continue
             read = self._flows.get(state.flow.fragment.late_of)
             late = None if read is None or read.past is not None else read.late_rows
-            found = state.feed(chunk.source.id, chunk, view, late)
+            when = self.turns.when(state, feed.now_ms, is_live=feed.is_live)
+            found = state.feed(chunk.source.id, chunk, view, late, when)
             if shared and can_run(state.flow.fragment):
                 state.reexecution.saw(*state.last, offsets, source.number)
             for name, count in found.items():
                 counts[name] = max(counts.get(name, 0), count)
         self._sources.heard(source, chunk.end, feed.now_ms)
-        sealed = () if feed.new_sources else self._seal_all(self._target(feed.now_ms), feed.now_ms)
+        self.turns.is_idle = False
+        self.turns.make_room(self._flows)
+        sealed = () if feed.new_sources else self._seal_due(feed.now_ms)
         tapped = (*self._taps.again(), *self._taps.feed(view, chunk), *self._passed())
         failed, self._taps.failed = self._taps.failed, {}
         due = bool(failed) or feed.now_ms - self._checkpointed_ms >= self._settings.checkpoint_ms
@@ -352,7 +369,8 @@ class StreamWorker:
             state.digest_quietly()
         dirty = any(state.dirty for state in self._flows.values())
         due = bool(gaps) or (dirty and idle.now_ms - self._checkpointed_ms >= self._settings.checkpoint_ms)
-        sealed = self._seal_all(self._target(idle.now_ms), idle.now_ms)
+        self.turns.is_idle = True
+        sealed = self._seal_due(idle.now_ms)
         outcome = self._outcome(sealed, must_checkpoint=due, now_ms=idle.now_ms, gaps=gaps)
         early, tapped = self._early(idle.now_ms), (*self._taps.again(), *self._passed())
         return replace(outcome, early=early, tapped=tapped) if early or tapped else outcome
@@ -402,7 +420,10 @@ class StreamWorker:
         pane_us, lateness_us = state.flow.fragment.pane_us, self.lateness_us(state.flow.fragment)
         if state.past is not None or state.suspended or lateness_us is None or not pane_us:
             return END_OF_TIME
-        return (max(state.sealed, state.live_from) + 1) * pane_us + lateness_us
+        open_from = max(state.sealed, state.live_from)
+        if len(state.postponed):
+            open_from = max(open_from, self.sealable(state.flow))
+        return (open_from + 1) * pane_us + lateness_us
 
     def _seal_open(self) -> Outcome:
         """Seal all flows to one moment, which is after all that any of them has: panes have many lengths, and
@@ -428,6 +449,50 @@ class StreamWorker:
         flows = self._flows.values()
         sealed = [one for state in flows if (one := state.seal(target(state))) is not None]
         return (*sealed, *(part for state in flows for part in state.part(now_ms)))
+
+    def _seal_due(self, now_ms: int) -> tuple[Sealed, ...]:
+        """Seal what the watermark has passed, but for panes of which rows wait for their turn. Who has mapped
+        them waits for others that are due sooner, if there is time, since each time that something is sealed
+        is a checkpoint."""
+        target = self._target(now_ms)
+        if not len(self.turns.turns):
+            return self._seal_all(target, now_ms)
+        if not self._is_ready(now_ms):
+            wait = self._sealing()
+            return self._seal_all(
+                lambda state: START_OF_TIME if state.flow.uid in wait else target(state), now_ms
+            )
+        return self._seal_all(lambda state: min(target(state), state.postponed.first), now_ms)
+
+    def _is_ready(self, now_ms: float) -> bool:
+        """Whether a pane is to be sealed now."""
+        sealing = self._sealing()
+        states = [self._flows[uid] for uid in sealing]
+        done = [one for one in states if min(self.sealable(one.flow), one.postponed.first) > one.sealed]
+        return bool(done) and not self.turns.holds(done, self._flows, sealing, now_ms)
+
+    def _sealing(self) -> set[str]:
+        """The flows that have a pane which the watermark has passed."""
+        return {
+            uid
+            for uid, state in self._flows.items()
+            if not state.suspended and state.past is None and self.sealable(state.flow) > state.sealed
+        }
+
+    # -- turns -----------------------------------------------------------------------------------------------
+
+    def has_turn(self, now_ms: int) -> bool:
+        """Whether some flow has something to map now that it has postponed, or to seal."""
+        if not len(self.turns.turns):
+            return False
+        return self.turns.has_turn(self._flows, self._sealing(), now_ms)
+
+    def _turn(self, turn: Turn) -> Outcome:
+        sealing = self._sealing()
+        left_out = self.turns.turn(self._flows, turn.now_ms, sealing, turn.most, self._is_ready)
+        sealed = self._seal_due(turn.now_ms)
+        counts = {"sampled": left_out} if left_out else {}
+        return self._outcome(sealed, must_checkpoint=False, now_ms=turn.now_ms, counts=counts)
 
     # -- flows -----------------------------------------------------------------------------------------------
 
@@ -603,6 +668,7 @@ class StreamWorker:
         if state is None:
             return self._outcome((), must_checkpoint=False, failed={uid: why})
         state.panes.empty()
+        state.postponed.empty()
         if all(other.mapper is not state.mapper for other in self._flows.values()):
             state.mapper.close()
         self._renew_extractor()

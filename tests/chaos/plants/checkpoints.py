@@ -13,9 +13,10 @@ from elf.fields import replace
 from elf.job.catalog.log import CatalogLog
 from elf.job.commands import Command, Feed, Idle, Install, Outcome
 from elf.job.sampling import why_whole
-from elf.job.spec import JobSpec
+from elf.job.spec import END_OF_TIME, JobSpec
 from elf.job.worker import assigning
 from elf.job.worker.flowstate import FlowState
+from elf.job.worker.postponed import Part, PostponedOf
 from elf.job.worker.sources import Sources
 from lab.chaos.filetask import FileTask
 from lab.chaos.task import SimTask
@@ -132,3 +133,24 @@ def leaves_out_rows_of_who_has_not_agreed(patch: pytest.MonkeyPatch) -> None:
             return meant(lending, uid)
 
     patch.setattr(Lending, "_agreed", agreed)
+
+
+def forgets_what_is_postponed(patch: pytest.MonkeyPatch) -> None:
+    """protocol 3.12: rows that wait for their turn are in the checkpoint."""
+    patch.setattr(PostponedOf, "images", lambda postponed: ())
+
+
+def seals_before_what_is_postponed(patch: pytest.MonkeyPatch) -> None:
+    """protocol 3.12: no pane is sealed before its rows are mapped."""
+    patch.setattr(PostponedOf, "first", property(lambda postponed: END_OF_TIME))
+    patch.setattr(PostponedOf, "below", lambda postponed, pane: [])
+
+
+def says_nothing_of_what_is_cut_short(patch: pytest.MonkeyPatch) -> None:
+    """protocol 3.12: what is cut short is counted as left out, and its panes name the promise."""
+
+    def cut_short(state: FlowState, part: Part, whose: str) -> int:
+        state.postponed.cut_short(part)
+        return 0
+
+    patch.setattr(FlowState, "cut_short", cut_short)

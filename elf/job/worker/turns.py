@@ -1,0 +1,142 @@
+"""Flows of a stream take turns where they promise different things (protocol 3.12): what a chunk has for them
+is mapped when it is due (``elf.planning.turns``), and not in one pass over the lines.
+
+What waits is bounded (``BYTES_MAX``): beyond that, what has waited longest is mapped at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from typing import Final
+
+from elf.job.spec import START_OF_TIME
+from elf.job.work import Clock
+from elf.job.worker.flowstate import FlowState
+from elf.job.worker.postponed import Part, When
+from elf.planning.turns import TURN_MS, Bound, Turns, length_ms
+
+BYTES_MAX: Final = 16 << 20
+"""Of rows that wait, of all flows of a stream."""
+HOLD: Final = 0.4
+"""Of a promise: so long a flow that is done waits for others, so that all have one checkpoint."""
+
+
+class TurnTaking:
+    """Of one stream. ``clock_us``: by which turns are measured."""
+
+    def __init__(self, clock_us: Clock) -> None:
+        self._clock_us = clock_us
+        self.turns = Turns[Part]()
+        self._bounds: Mapping[str, Bound] = {}
+        """Of flows that take turns; none where all is mapped as it is read."""
+        self._left: tuple[int, float] | None = None
+        """When the last turn began, and what had been mapped by then (ms of CPU), if there was always more to
+        do since."""
+        self.is_idle = False
+        """Nothing was read when that was last tried."""
+        self.when_cut: Callable[[str, Part], None] = lambda uid, part: None
+        """Is told of each part that is cut short."""
+
+    def agree(self, bounds: Mapping[str, Bound]) -> None:
+        self._bounds = bounds
+
+    def when(self, state: FlowState, now_ms: int, *, is_live: bool) -> When | None:
+        """When a flow is to map what is read now; None: now."""
+        bound = self._bounds.get(state.flow.uid)
+        return None if bound is None or not can_wait(state) else When(bound, now_ms, is_live)
+
+    def has_turn(self, states: Mapping[str, FlowState], sealing: Collection[str], now_ms: float) -> bool:
+        """Whether something is to be mapped now."""
+        waits = self._first(states, sealing, now_ms) is not None
+        if not waits:
+            self._left = None
+        return waits
+
+    def _first(self, states: Mapping[str, FlowState], sealing: Collection[str], now_ms: float) -> Part | None:
+        return self.turns.first(now_ms, sealing, self._length_ms(states, now_ms), idle=self.is_idle)
+
+    def _length_ms(self, states: Mapping[str, FlowState], now_ms: float) -> float:
+        """How long a turn may be, so long before some pane can be sealed."""
+        ends = (self._ends(state, now_ms)[1] for state in states.values())
+        left_ms = min((end for end in ends if end > now_ms), default=now_ms) - now_ms
+        return length_ms(left_ms)
+
+    def holds(
+        self,
+        done: Collection[FlowState],
+        states: Mapping[str, FlowState],
+        sealing: Collection[str],
+        now_ms: float,
+    ) -> bool:
+        """Whether flows that have mapped the rows of their first open panes may wait for others, which have
+        their turn and are due sooner."""
+        first = self._first(states, sealing, now_ms)
+        ends = [self._ends(state, now_ms) for state in done]
+        return first is not None and all(
+            first.due_ms <= bound.due_ms(ends_ms, ends_ms) and now_ms < ends_ms + HOLD * bound.waits_ms
+            for bound, ends_ms in ends
+        )
+
+    def _ends(self, state: FlowState, now_ms: float) -> tuple[Bound, float]:
+        """When the first open pane of a flow can be sealed, and what was agreed to; who takes no turns has
+        no time."""
+        bound, pane = self._bounds.get(state.flow.uid), max(state.sealed, state.live_from)
+        if bound is None or pane == START_OF_TIME:
+            return Bound(0.0), now_ms
+        return bound, ((pane + 1) * state.flow.fragment.pane_us + (state.lateness_us or 0)) / 1000
+
+    def turn(
+        self,
+        states: Mapping[str, FlowState],
+        now_ms: int,
+        sealing: Collection[str],
+        most: int,
+        is_ready: Callable[[float], bool],
+    ) -> int:
+        """Map what is due first, so often at most, until that has taken long enough or something ``is_ready``
+        to be sealed; how many rows are left out so that the others are in time."""
+        began, mapped_ms, left_out = self._clock_us(), self.turns.mapped_ms, 0
+        if self._left is not None:
+            self.turns.paced(mapped_ms - self._left[1], (began - self._left[0]) / 1000)
+        took_ms = 0.0
+        while most and took_ms < TURN_MS:
+            left_out += self._cut_short(states, now_ms + took_ms)
+            if not self._map(states, now_ms + took_ms, sealing):
+                break
+            most, took_ms = most - 1, (self._clock_us() - began) / 1000
+            if is_ready(now_ms + took_ms):
+                break
+        self._left = began, mapped_ms
+        return left_out
+
+    def _cut_short(self, states: Mapping[str, FlowState], now_ms: float) -> int:
+        left_out = 0
+        while (part := self.turns.missed(now_ms)) is not None:
+            self.when_cut(part.flow, part)
+            whose = self._bounds.get(part.flow, Bound()).whose
+            left_out += states[part.flow].cut_short(part, whose)
+        return left_out
+
+    def _map(self, states: Mapping[str, FlowState], now_ms: float, sealing: Collection[str]) -> bool:
+        parts = self.turns.next(now_ms, sealing, self._length_ms(states, now_ms), idle=self.is_idle)
+        if not parts:
+            return False
+        state = states[parts[0].flow]
+        alone = state.flow.fragment.function is not None  # it is told on which line it fails
+        state.map_postponed(parts[:1] if alone else parts)
+        return True
+
+    def make_room(self, states: Mapping[str, FlowState]) -> None:
+        """Map what has waited longest, where too much waits."""
+        waits = sum(part.nbytes for part in self.turns.all())
+        while waits > BYTES_MAX and (oldest := self.turns.oldest()) is not None:
+            waits -= oldest.nbytes
+            states[oldest.flow].map_postponed([oldest])
+
+
+def can_wait(state: FlowState) -> bool:
+    """Whether a flow may have its rows mapped later: it has panes of event time, and takes live lines."""
+    fragment = state.flow.fragment
+    if not fragment.pane_us or fragment.count is not None or fragment.late_of:
+        return False
+    return not state.suspended and state.past is None
