@@ -437,8 +437,8 @@ class FlowState:
         self.digest(_FEW_WORTH)
 
     def _digest_below(self, below: int) -> None:
-        for part in self.postponed.below(below):
-            self.map_postponed([part])
+        for parts in self.postponed.together(below):
+            self.map_postponed(parts)
         self._digest_few(below)
 
     def _digest_few(self, below: int) -> None:
@@ -451,14 +451,22 @@ class FlowState:
             self._insert(groups)
 
     def map_postponed(self, parts: Sequence[Part]) -> None:
-        """These have their turn; they have one weight, and with a function one file."""
+        """These have their turn; they have one weight. Where the map fails on them together it is tried on
+        each alone, so that no more is lost than in one pass."""
         self.postponed.take(parts)
+        self._map(parts)
+
+    def _map(self, parts: Sequence[Part]) -> None:
         self.dirty = self._changed = True
         try:
             groups, took_us = self.panes.mapped(pa.concat_tables([part.table for part in parts]))
         except MapFailed as failed:
+            if len(parts) > 1:
+                for part in parts:
+                    self._map([part])
+                return
             where = f" (byte {failed.offset} of {parts[0].path})" if failed.offset is not None else ""
-            self._lost(failed, where, [one for part in parts for one in part.left_out])
+            self._lost(failed, where, parts[0].left_out)
             return
         self._turns.mapped(parts[0].group, sum(part.rows for part in parts), took_us / 1000)
         self.panes.insert(weighted(groups, self.flow.fragment.task_states, parts[0].weight))

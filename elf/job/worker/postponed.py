@@ -121,6 +121,16 @@ class PostponedOf:
         """Those with rows of panes below."""
         return [one for one in self._turns.of(self._uid) if one.first < pane]
 
+    def together(self, pane: int) -> list[list[Part]]:
+        """These, as they are mapped together: those of one weight, but each alone with a function, which is
+        told on which line it fails."""
+        if self._fragment.function is not None:
+            return [[one] for one in self.below(pane)]
+        found: dict[int, list[Part]] = {}
+        for one in self.below(pane):
+            found.setdefault(one.weight, []).append(one)
+        return list(found.values())
+
     def take(self, parts: Sequence[Part]) -> None:
         for part in parts:
             self._turns.remove(part)
