@@ -82,6 +82,8 @@ LEARNED_AT_ONCE: Final = 200
 """Lines of a file that are remembered when its last ones alone are read."""
 LAG_MS: Final = 50
 """A stream that is behind by less is not behind."""
+STOPPED_MS: Final = 2_000
+"""Between two looks: the process was stopped."""
 LAG_TOLD_EVERY_MS: Final = 1_000
 ARCHIVE_TOLD_EVERY_MS: Final = 60_000
 """An archive that goes on taking nothing is said so often."""
@@ -560,9 +562,13 @@ class Feeding:
         """On the reader's thread: look at the files until they have grown, or there is something for the
         loop to do. It is not woken for every look, nor for each ``Idle``: that would cost several times what
         these do."""
-        until_ms = self._now_ms() + UNREAD_EVERY_MS
+        looked_ms = self._now_ms()
+        until_ms = looked_ms + UNREAD_EVERY_MS
         while not stream.closing.wait(stream.pause_s):
             now_ms = self._now_ms()
+            if now_ms - looked_ms >= STOPPED_MS:  # what was written meanwhile is late in any case
+                stream.at_end_ms = 0
+            looked_ms = now_ms
             chunk = stream.input.read(asked, now_ms)
             if chunk is not None:
                 stream.pause_s = stream.due_pause_s = 0.0

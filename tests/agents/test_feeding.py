@@ -15,7 +15,7 @@ from agents.inputs.values import Chunk, Counters, Position, Unresting
 from agents.logs import get_logger
 from agents.ports import WhenDone
 from agents.tasks import feeding
-from agents.tasks.feeding import GATHER_S, IDLE_EVERY_MS, SAID_EVERY_MS, Feeding
+from agents.tasks.feeding import GATHER_S, IDLE_EVERY_MS, LAST_S, SAID_EVERY_MS, STOPPED_MS, Feeding
 from agents.tasks.helping import Helping
 from agents.tasks.running import Running
 from agents.tasks.streamtask import StreamTask, TaskStatus
@@ -139,6 +139,21 @@ async def test_a_stream_is_behind_by_the_least_of_a_second() -> None:
     await made.close(clean=False)
 
 
+async def test_who_was_stopped_is_not_live_until_he_has_caught_up() -> None:
+    task = StreamTask(TaskStatus("clicks", get_format("json"), None, ""), WorkerSettings(), Store(":memory:"))
+    clock = iter([0, 100, 200, 200 + STOPPED_MS, *range(5_000, 10**6, 100)])
+    made = feeding_of(task, lambda: next(clock), lambda future, then: None, lambda event: None)
+    (stream,) = made._streams.values()
+    stream.at_end_ms = 1
+    made.reading.clear()
+    made._poll(stream, 1 << 20)
+    assert stream.at_end_ms == 1
+    made.reading.set()
+    made._poll(stream, 1 << 20)
+    assert stream.at_end_ms == 0
+    await made.close(clean=False)
+
+
 def test_lines_gather_until_one_of_them_may_end_a_pane() -> None:
     task = Task(TaskStatus("clicks", get_format("json"), None, ""), WorkerSettings(), Store(":memory:"))
     stream = feeding._stream(task, Silent())
@@ -152,6 +167,12 @@ def test_lines_gather_until_one_of_them_may_end_a_pane() -> None:
     assert pauses[-1] == POLL_MAX_S
     task.due_us = 20_000_000
     assert feeding._pause_s(stream, 10_200) == GATHER_S
+    stream.poll_s = POLL_S / 2
+    assert feeding._pause_s(stream, 19_900) == pytest.approx(0.1 - LAST_S), (
+        "the last look before that is late"
+    )
+    assert feeding._pause_s(stream, 19_980) == pytest.approx(0.02)
+    stream.poll_s = POLL_S
     task.due_us = 5_000_000
     assert feeding._pause_s(stream, 10_200) == POLL_S
     stream.poll_s, stream.due_pause_s = 0.005, 0.0
