@@ -13,8 +13,10 @@ from agents.answering.about import regions_told
 from elf.batch import decode
 from elf.cli.tree import heads_of, read_tree
 from elf.job.catalog.log import CatalogLog
+from elf.job.group.versions import Version
 from elf.job.messages.inquiries import FlowStatus, TreeEdge
 from elf.job.messages.log import MemberJoined, MemberLeft
+from elf.job.rollup.panes import Panes
 from elf.job.spec import Flow, JobSpec
 from elf.ql.plan import Plan
 from elf.wire.base import Answer
@@ -212,3 +214,21 @@ def test_who_changes_a_job_that_waits_for_a_unit_hears_when_it_ends(monkeypatch:
     at = datetime.fromtimestamp(root.durable_to() // 10 * 10 + 10, UTC)
     assert "version 2 of job job begins when panes that its flow merges" in answer.text
     assert f"end, at {at:%H:%M:%S} UTC or soon after; until then nothing is changed" in answer.text
+
+
+def test_who_changes_a_job_that_waits_for_a_unit_before_any_pane_hears_no_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = world_of(2, 3)
+    begun(world, 60_000, query=united(10, 10), rate_ms=4_000)
+    assert isinstance(said(world, 1, "PAUSE JOB job"), Reply)
+    monkeypatch.setattr("elf.job.group.reading.joined_at", lambda log, spec: (log.last + 1,))
+    waits = Version.waits_for_roots
+
+    def young(version: Version) -> list[Panes]:
+        return [Panes(one.flow) for one in waits(version)]
+
+    monkeypatch.setattr(Version, "waits_for_roots", young)
+    answer = said(world, 1, "RESUME JOB job")
+    assert isinstance(answer, Failed)
+    assert "merges for the windows of other jobs end; until then nothing is changed" in answer.text

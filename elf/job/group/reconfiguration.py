@@ -19,7 +19,7 @@ from elf.job.effects import Effect, SaveJob, Send, TryFunctions
 from elf.job.events import WindowsCommitted
 from elf.job.group.master import Change, Master
 from elf.job.messages.groups import CreateJob, FunctionFailed, ReconfigureJob
-from elf.job.spec import Flow, JobSpec, flow_topic, flow_uid, range_topic, topics_of
+from elf.job.spec import START_OF_TIME, Flow, JobSpec, flow_topic, flow_uid, range_topic, topics_of
 from elf.job.tables import why_unfit
 from elf.job.units import unit_end_us
 from elf.ql.definition import Definition
@@ -256,9 +256,12 @@ class Reconfiguration:
         waits = pending.version.waits_for_roots() if pending is not None else []
         if pending is None or not waits or not self.durable or now_ms - pending.since_ms < UNITS_TOLD_MS:
             return []
-        at_us = max(unit_end_us(self._log, flow.flow, flow.durable_to()) for flow in waits)
-        at = datetime.fromtimestamp(at_us // 1_000_000, UTC).strftime("%H:%M:%S UTC")
-        why = f"when panes that its flow merges for the windows of other jobs end, at {at} or soon after"
+        begun = [flow for flow in waits if flow.durable_to() > START_OF_TIME]
+        at_us = max((unit_end_us(self._log, flow.flow, flow.durable_to()) for flow in begun), default=None)
+        why = "when panes that its flow merges for the windows of other jobs end"
+        if at_us is not None:  # else no pane has come yet
+            at = datetime.fromtimestamp(at_us // 1_000_000, UTC)
+            why = f"{why}, at {at:%H:%M:%S} UTC or soon after"
         if self._master.state == "preparing":
             return self.not_created(f"job {name} is created, and begins {why} (or DROP JOB {name})")
         request, pending.asker = pending.asker, None
