@@ -16,6 +16,7 @@ from elf.job.sampling import why_whole
 from elf.job.spec import END_OF_TIME, JobSpec
 from elf.job.worker import assigning
 from elf.job.worker.flowstate import FlowState
+from elf.job.worker.openpanes import OpenPanes
 from elf.job.worker.postponed import Part, PostponedOf
 from elf.job.worker.sources import Sources
 from lab.chaos.filetask import FileTask
@@ -23,8 +24,13 @@ from lab.chaos.task import SimTask
 
 
 def forgets_open_panes(patch: pytest.MonkeyPatch) -> None:
-    """protocol 3.1: the checkpoint leaves out the trees of open panes."""
-    patch.setattr("elf.cbt.BufferTree.dump", lambda tree: b"")
+    """protocol 3.1: the checkpoint leaves out the groups of open panes."""
+    images = OpenPanes.images
+
+    def forgotten(panes: OpenPanes, *, parted: bool) -> tuple[bytes, bytes, bytes, bytes]:
+        return b"", b"", images(panes, parted=parted)[2], b""
+
+    patch.setattr(OpenPanes, "images", forgotten)
 
 
 def writes_the_readers_positions(patch: pytest.MonkeyPatch) -> None:
