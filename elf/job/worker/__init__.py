@@ -10,5 +10,7 @@ flow. A chunk of lines is parsed once for all flows; then for each flow:
 - ``counted`` makes windows of N rows of one source; they enter the tree as groups when they are full.
 - Nothing about a sealed pane leaves the agent before the checkpoint with it is durable.
 - ``sources`` has how far each source was read, and the watermark.
+- ``turns`` says, where flows promise different things, which of them maps the rows next that it has
+  ``postponed``.
 - ``taps`` gives jobs in Python what each chunk comes to, outside the panes.
 """
