@@ -259,6 +259,16 @@ def test_who_gives_way_is_cut_short_first() -> None:
     assert cut[OTHER.uid] > 2 * cut[FLOW.uid]
 
 
+def test_what_is_mapped_in_several_turns_is_one_group_after_a_checkpoint() -> None:
+    worker = begun()
+    for at in (0, 20):
+        fed(worker, at, at + 20)
+        worker.handle(Turn(0))
+    for one in (worker, begun(again(worker))):
+        sealed = list(one.handle(Finish()).sealed)
+        assert panes_of(of(sealed, FLOW))[0] == obvious(ROWS[:40])[0]
+
+
 def test_what_waits_is_bounded_and_what_has_waited_longest_is_mapped_first(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

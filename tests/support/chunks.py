@@ -38,7 +38,9 @@ def panes_of(sealed: list[Sealed]) -> tuple[dict[int, Counter[str]], int]:
     for before, after in pairwise(sealed):
         assert before.end == after.start
     for one in sealed:
-        for row in decode(one.payload).to_pylist() if one.payload else ():
+        rows = decode(one.payload).to_pylist() if one.payload else []
+        assert len({(row["_pane"], row["k0"]) for row in rows}) == len(rows), "each group is there once"
+        for row in rows:
             assert one.start <= row["_pane"] < one.end
             counts.setdefault(row["_pane"], Counter())[row["k0"]] += int(row["s0"])
         late += sum(row["late"] for row in decode(one.counters).to_pylist()) if one.counters else 0

@@ -252,17 +252,20 @@ class OpenPanes:
             return self._merged(tree.split_off("_pane", below))
         if not self._waiting:
             return None
-        fragment = self._fragment
-        keys = ("_pane", *fragment.keys)
-        if len(self._waiting) > 1:
-            whole = merge_tables(self._waiting, keys, fragment.task_states)
-        else:
-            names = [*keys, *(state.name for state in fragment.task_states)]
-            whole = normalise(self._waiting[0].select(names), keys, fragment.task_states)
+        whole = self._merged_waiting()
         chosen = whole["_pane"].to_numpy() < below
         taken, rest = parted(whole, chosen)
         self._waiting = [rest] if rest.num_rows else []
         return self._merged(taken)
+
+    def _merged_waiting(self) -> pa.Table:
+        """What waits for the tree, each group once."""
+        fragment = self._fragment
+        keys = ("_pane", *fragment.keys)
+        if len(self._waiting) > 1:
+            return merge_tables(self._waiting, keys, fragment.task_states)
+        names = [*keys, *(state.name for state in fragment.task_states)]
+        return normalise(self._waiting[0].select(names), keys, fragment.task_states)
 
     def drop_below(self, below: int) -> None:
         """Forget the panes below."""
@@ -276,9 +279,9 @@ class OpenPanes:
         checkpoint. ``parted``: what was kept apart before is in open parts."""
         few = encode(pa.concat_tables(self._few)) if self._few else b""
         if self._apart is None and not self._tree.rows and self._waits_for_none():
-            groups = pa.concat_tables(self._waiting).combine_chunks() if self._waiting else None
-            self._waiting = [] if groups is None else [groups]
-            return b"", b"", few, b"" if groups is None else encode(groups)
+            if self._waiting:
+                self._waiting = [self._merged_waiting()]
+            return b"", b"", few, encode(self._waiting[0]) if self._waiting else b""
         self.settle()
         tree = self._tree.dump() if self._tree.rows and not parted else b""
         apart = self._apart.dump() if self._apart is not None and self._apart.rows else b""
