@@ -337,14 +337,21 @@ class Ledger:
         units = (one for one in self.units[word.row.flow] if one[0] < word.end and word.start < one[1])
         return {pane: unit for unit in units for pane in range(*unit)}
 
-    def _is_in_units(self, word: PaneWord, claimed: PaneCounts) -> bool:
-        """Whether a commit is of panes in units, each of which has as a whole what its last commits claim,
-        and has of other panes what it claims itself."""
+    def _begins_unit(self, word: PaneWord) -> bool:
+        """Panes that were committed together are a unit from now on. False: nothing of the flow is merged."""
         flow = word.row.flow
         if not is_mergeable(self.flows[flow].fragment):
             return False
         if not word.revision and 1 < word.end - word.start < MERGED_MOST:
             self.units[flow].append((word.start, word.end))
+        return True
+
+    def _is_in_units(self, word: PaneWord, claimed: PaneCounts) -> bool:
+        """Whether a commit is of panes in units, each of which has as a whole what its last commits claim,
+        and has of other panes what it claims itself."""
+        flow = word.row.flow
+        if not self._begins_unit(word):
+            return False
         units, balance = self._units(word), defaultdict[Span, Counter[str]](Counter)
         for pane in {*units, *word.rows, *claimed}:
             last, unit = self.latest(flow, pane), units.get(pane, (pane, pane + 1))
@@ -401,6 +408,7 @@ class Ledger:
         wanted = self._lacking(word)
         if wanted == word.gaps:
             return
+        self._begins_unit(word)  # also where its rows are right, as none is there
         units = self._units(word)
         has, lacks = defaultdict[Span, set[Gap]](set), defaultdict[Span, set[Gap]](set)
         for pane in {*units, *wanted, *word.gaps}:
