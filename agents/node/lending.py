@@ -85,6 +85,8 @@ class Lending:
         self._agreed_to: dict[str, dict[str, Bound]] = {}
         """What the readers of flows have agreed to, by stream, as it was said."""
         self._agreed_ms = -LOOK_MS
+        self._agreed_at: tuple[int, frozenset[str]] | None = None
+        """When that was looked at last, how far the catalog log was then, and which flows were here."""
         self._remembered, self._remember_ms = up_today, 0
 
     def look(self, installed: Mapping[str, str], programs: Mapping[str, int], now_ms: int) -> list[Work]:
@@ -98,8 +100,9 @@ class Lending:
             weights = self.keeper.look(uses, now_ms)
             self._lent = {uid: weights.get(uid, WHOLE) for uid in installed}
             found += self._bound(memory_bounds(uses, self.keeper.budgets), installed)
-        if now_ms - self._agreed_ms >= LOOK_MS:
-            self._agreed_ms = now_ms
+        stand = self._log.last, frozenset(installed)
+        if now_ms - self._agreed_ms >= LOOK_MS and stand != self._agreed_at:
+            self._agreed_ms, self._agreed_at = now_ms, stand
             found += self._agree(installed)
         self._promised(installed, now_ms)
         late = {uid: one for flows in self._late.values() for uid, one in flows.items()}

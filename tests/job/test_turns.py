@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from pathlib import Path
 
 import msgspec
 import numpy as np
@@ -348,8 +349,8 @@ def test_rows_on_which_the_map_fails_in_their_turn_are_rejected_with_those_they_
     assert counted["sampled"] == 100 - stay
 
 
-def test_rows_that_stay_in_the_store_are_written_once(tmp_path: object) -> None:
-    store = Store(tmp_path / "a.db")  # type: ignore[operator]
+def test_rows_that_stay_in_the_store_are_written_once(tmp_path: Path) -> None:
+    store = Store(tmp_path / "a.db")
     checkpoints, worker = Checkpoints(store, "s"), begun()
     written = list[int]()
 

@@ -140,7 +140,7 @@ class StreamWorker:
         self._spill = spill
         self._cpu_us = cpu_us
         self._flows: dict[str, FlowState] = {}
-        self.turns = TurnTaking(clock_us)
+        self.turns = TurnTaking(clock_us, self._flows, self.sealable)
         self._sources = Sources(settings.idle_ms)
         self.wanted = Wanted()
         self._taps = Taps(engine.mapper)
@@ -288,7 +288,7 @@ class StreamWorker:
                 counts[name] = max(counts.get(name, 0), count)
         self._sources.heard(source, chunk.end, feed.now_ms)
         self.turns.is_idle = False
-        self.turns.make_room(self._flows)
+        self.turns.make_room()
         sealed = () if feed.new_sources else self._seal_due(feed.now_ms)
         tapped = (*self._taps.again(), *self._taps.feed(view, chunk), *self._passed())
         failed, self._taps.failed = self._taps.failed, {}
@@ -451,45 +451,19 @@ class StreamWorker:
         return (*sealed, *(part for state in flows for part in state.part(now_ms)))
 
     def _seal_due(self, now_ms: int) -> tuple[Sealed, ...]:
-        """Seal what the watermark has passed, but for panes of which rows wait for their turn. Who has mapped
-        them waits for others that are due sooner, if there is time, since each time that something is sealed
-        is a checkpoint."""
+        """Seal what the watermark has passed, as far as rows wait for no turn."""
         target = self._target(now_ms)
         if not len(self.turns.turns):
             return self._seal_all(target, now_ms)
-        if not self._is_ready(now_ms):
-            wait = self._sealing()
-            return self._seal_all(
-                lambda state: START_OF_TIME if state.flow.uid in wait else target(state), now_ms
-            )
-        return self._seal_all(lambda state: min(target(state), state.postponed.first), now_ms)
-
-    def _is_ready(self, now_ms: float) -> bool:
-        """Whether a pane is to be sealed now."""
-        sealing = self._sealing()
-        states = [self._flows[uid] for uid in sealing]
-        done = [one for one in states if min(self.sealable(one.flow), one.postponed.first) > one.sealed]
-        return bool(done) and not self.turns.holds(done, self._flows, sealing, now_ms)
-
-    def _sealing(self) -> set[str]:
-        """The flows that have a pane which the watermark has passed."""
-        return {
-            uid
-            for uid, state in self._flows.items()
-            if not state.suspended and state.past is None and self.sealable(state.flow) > state.sealed
-        }
-
-    # -- turns -----------------------------------------------------------------------------------------------
+        limit = self.turns.limit(now_ms)
+        return self._seal_all(lambda state: min(target(state), limit(state)), now_ms)
 
     def has_turn(self, now_ms: int) -> bool:
-        """Whether some flow has something to map now that it has postponed, or to seal."""
-        if not len(self.turns.turns):
-            return False
-        return self.turns.has_turn(self._flows, self._sealing(), now_ms)
+        """Whether some flow has something to map now that it has postponed."""
+        return self.turns.has_turn(now_ms)
 
     def _turn(self, turn: Turn) -> Outcome:
-        sealing = self._sealing()
-        left_out = self.turns.turn(self._flows, turn.now_ms, sealing, turn.most, self._is_ready)
+        left_out = self.turns.turn(turn.now_ms, turn.most)
         sealed = self._seal_due(turn.now_ms)
         counts = {"sampled": left_out} if left_out else {}
         return self._outcome(sealed, must_checkpoint=False, now_ms=turn.now_ms, counts=counts)

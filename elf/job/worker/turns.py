@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
-from elf.job.spec import START_OF_TIME
+from elf.job.spec import END_OF_TIME, START_OF_TIME, Flow
 from elf.job.work import Clock
 from elf.job.worker.flowstate import FlowState
 from elf.job.worker.postponed import Part, When
@@ -22,10 +22,15 @@ HOLD: Final = 0.4
 
 
 class TurnTaking:
-    """Of one stream. ``clock_us``: by which turns are measured."""
+    """Of one stream. ``clock_us``: by which turns are measured; ``flows``: those that it has, by uid;
+    ``sealable``: below which pane of a flow the watermark has passed all."""
 
-    def __init__(self, clock_us: Clock) -> None:
+    def __init__(
+        self, clock_us: Clock, flows: Mapping[str, FlowState], sealable: Callable[[Flow], int]
+    ) -> None:
         self._clock_us = clock_us
+        self._flows = flows
+        self._sealable = sealable
         self.turns = Turns[Part]()
         self._bounds: Mapping[str, Bound] = {}
         """Of flows that take turns; none where all is mapped as it is read."""
@@ -45,32 +50,49 @@ class TurnTaking:
         bound = self._bounds.get(state.flow.uid)
         return None if bound is None or not can_wait(state) else When(bound, now_ms, is_live)
 
-    def has_turn(self, states: Mapping[str, FlowState], sealing: Collection[str], now_ms: float) -> bool:
+    def has_turn(self, now_ms: float) -> bool:
         """Whether something is to be mapped now."""
-        waits = self._first(states, sealing, now_ms) is not None
+        waits = bool(len(self.turns)) and self._first(now_ms, self._sealing()) is not None
         if not waits:
             self._left = None
         return waits
 
-    def _first(self, states: Mapping[str, FlowState], sealing: Collection[str], now_ms: float) -> Part | None:
-        return self.turns.first(now_ms, sealing, self._length_ms(states, now_ms), idle=self.is_idle)
+    def _sealing(self) -> set[str]:
+        """The flows that have a pane which the watermark has passed."""
+        return {
+            uid
+            for uid, state in self._flows.items()
+            if not state.suspended and state.past is None and self._sealable(state.flow) > state.sealed
+        }
 
-    def _length_ms(self, states: Mapping[str, FlowState], now_ms: float) -> float:
+    def _first(self, now_ms: float, sealing: Collection[str]) -> Part | None:
+        return self.turns.first(now_ms, sealing, self._length_ms(now_ms), idle=self.is_idle)
+
+    def _length_ms(self, now_ms: float) -> float:
         """How long a turn may be, so long before some pane can be sealed."""
-        ends = (self._ends(state, now_ms)[1] for state in states.values())
+        ends = (self._ends(state, now_ms)[1] for state in self._flows.values())
         left_ms = min((end for end in ends if end > now_ms), default=now_ms) - now_ms
         return length_ms(left_ms)
 
-    def holds(
-        self,
-        done: Collection[FlowState],
-        states: Mapping[str, FlowState],
-        sealing: Collection[str],
-        now_ms: float,
-    ) -> bool:
+    def limit(self, now_ms: float) -> Callable[[FlowState], int]:
+        """Below which pane a flow may be sealed at most: not panes of which rows wait for their turn. Who has
+        mapped them waits for others that are due sooner, if there is time, since each time that something is
+        sealed is a checkpoint."""
+        sealing = self._sealing()
+        if self._is_ready(now_ms, sealing):
+            return lambda state: state.postponed.first
+        return lambda state: START_OF_TIME if state.flow.uid in sealing else END_OF_TIME
+
+    def _is_ready(self, now_ms: float, sealing: Collection[str]) -> bool:
+        """Whether a pane is to be sealed now."""
+        states = [self._flows[uid] for uid in sealing]
+        done = [one for one in states if min(self._sealable(one.flow), one.postponed.first) > one.sealed]
+        return bool(done) and not self._holds(done, sealing, now_ms)
+
+    def _holds(self, done: Collection[FlowState], sealing: Collection[str], now_ms: float) -> bool:
         """Whether flows that have mapped the rows of their first open panes may wait for others, which have
         their turn and are due sooner."""
-        first = self._first(states, sealing, now_ms)
+        first = self._first(now_ms, sealing)
         ends = [self._ends(state, now_ms) for state in done]
         return first is not None and all(
             first.due_ms <= bound.due_ms(ends_ms, ends_ms) and now_ms < ends_ms + HOLD * bound.waits_ms
@@ -85,53 +107,47 @@ class TurnTaking:
             return Bound(0.0), now_ms
         return bound, ((pane + 1) * state.flow.fragment.pane_us + (state.lateness_us or 0)) / 1000
 
-    def turn(
-        self,
-        states: Mapping[str, FlowState],
-        now_ms: int,
-        sealing: Collection[str],
-        most: int,
-        is_ready: Callable[[float], bool],
-    ) -> int:
-        """Map what is due first, so often at most, until that has taken long enough or something ``is_ready``
-        to be sealed; how many rows are left out so that the others are in time."""
+    def turn(self, now_ms: int, most: int) -> int:
+        """Map what is due first, so often at most, until that has taken long enough or something is to be
+        sealed; how many rows are left out so that the others are in time."""
+        sealing = self._sealing()
         began, mapped_ms, left_out = self._clock_us(), self.turns.mapped_ms, 0
         if self._left is not None:
             self.turns.paced(mapped_ms - self._left[1], (began - self._left[0]) / 1000)
         took_ms = 0.0
         while most and took_ms < TURN_MS:
-            left_out += self._cut_short(states, now_ms + took_ms)
-            if not self._map(states, now_ms + took_ms, sealing):
+            left_out += self._cut_short(now_ms + took_ms)
+            if not self._map(now_ms + took_ms, sealing):
                 break
             most, took_ms = most - 1, (self._clock_us() - began) / 1000
-            if is_ready(now_ms + took_ms):
+            if self._is_ready(now_ms + took_ms, sealing):
                 break
         self._left = began, mapped_ms
         return left_out
 
-    def _cut_short(self, states: Mapping[str, FlowState], now_ms: float) -> int:
+    def _cut_short(self, now_ms: float) -> int:
         left_out = 0
         while (part := self.turns.missed(now_ms)) is not None:
             self.when_cut(part.flow, part)
             whose = self._bounds.get(part.flow, Bound()).whose
-            left_out += states[part.flow].cut_short(part, whose)
+            left_out += self._flows[part.flow].cut_short(part, whose)
         return left_out
 
-    def _map(self, states: Mapping[str, FlowState], now_ms: float, sealing: Collection[str]) -> bool:
-        parts = self.turns.next(now_ms, sealing, self._length_ms(states, now_ms), idle=self.is_idle)
+    def _map(self, now_ms: float, sealing: Collection[str]) -> bool:
+        parts = self.turns.next(now_ms, sealing, self._length_ms(now_ms), idle=self.is_idle)
         if not parts:
             return False
-        state = states[parts[0].flow]
+        state = self._flows[parts[0].flow]
         alone = state.flow.fragment.function is not None  # it is told on which line it fails
         state.map_postponed(parts[:1] if alone else parts)
         return True
 
-    def make_room(self, states: Mapping[str, FlowState]) -> None:
+    def make_room(self) -> None:
         """Map what has waited longest, where too much waits."""
         waits = sum(part.nbytes for part in self.turns.all())
         while waits > BYTES_MAX and (oldest := self.turns.oldest()) is not None:
             waits -= oldest.nbytes
-            states[oldest.flow].map_postponed([oldest])
+            self._flows[oldest.flow].map_postponed([oldest])
 
 
 def can_wait(state: FlowState) -> bool:
