@@ -9,8 +9,12 @@ import pytest
 
 from agents.node.lending import Lending
 from elf.fields import replace
+from elf.job.catalog.admission import grow
+from elf.job.catalog.log import CatalogLog
 from elf.job.commands import SetMemory
 from elf.job.effects import Work
+from elf.job.group.reconfiguration import proposed
+from elf.job.messages.log import AddJob
 from elf.planning.budgets import LOOK_MS
 from elf.planning.lent import Budget, Budgets
 from elf.ql.plan import Plan
@@ -18,27 +22,29 @@ from elf.ql.promises import Chosen, Promise
 from lab.chaos.engine import plan, spec_of
 
 MB = 1_000_000
-UID, HERE = "flow", {"flow": "access"}
 
 
-def lending(of: Plan | None = None) -> Lending:
-    """Of an agent with one flow, of which a job may hold less than it does."""
-    spec = spec_of("top", "me", 1, of or plan(2))
-    log: Any = SimpleNamespace(readers=lambda uid: [spec], flow=lambda uid: None)
+def lending(of: Plan) -> tuple[Lending, str]:
+    """Of an agent with one flow, of which a job may hold less than it does; and the flow's uid."""
+    spec = spec_of("top", "me", 1, of, master="there:1")
+    spec = spec.with_flows(proposed(spec, b"k" * 16, "there:1"))
+    log, uid = CatalogLog(), spec.flows[0].uid
+    assert grow(log, AddJob(spec=spec))
     sender: Any = SimpleNamespace(
-        spent=lambda: {UID: 0}, sent_bytes=lambda: {UID: 0}, held=lambda: {UID: (20 * MB, 0, 0, 0)}
+        spent=lambda: {uid: 0}, sent_bytes=lambda: {uid: 0}, held=lambda: {uid: (20 * MB, 0, 0, 0)}
     )
     context: Any = SimpleNamespace(me=SimpleNamespace(address="here:1"), log=log)
-    return Lending(context, sender, Budgets(job=Budget(memory_bytes=10 * MB)))
+    return Lending(context, sender, Budgets(job=Budget(memory_bytes=10 * MB))), uid
 
 
 def test_a_flow_that_is_installed_again_hears_again_what_it_may_hold() -> None:
-    lent, told = lending(), Work("access", SetMemory(((UID, 10 * MB),)))
-    assert told in lent.look(HERE, {}, 0)
-    assert told not in lent.look(HERE, {}, LOOK_MS), "it knows"
+    lent, uid = lending(plan(2))
+    here, told = {uid: "access"}, Work("access", SetMemory(((uid, 10 * MB),)))
+    assert told in lent.look(here, {}, 0)
+    assert told not in lent.look(here, {}, LOOK_MS), "it knows"
     lent.look({}, {}, LOOK_MS + 1_000)
-    lent.look(HERE, {}, LOOK_MS + 2_000)
-    assert told in lent.look(HERE, {}, 2 * LOOK_MS)
+    lent.look(here, {}, LOOK_MS + 2_000)
+    assert told in lent.look(here, {}, 2 * LOOK_MS)
 
 
 @pytest.mark.parametrize(
@@ -54,5 +60,5 @@ def test_a_promise_that_nobody_can_keep_stands_for_the_best_that_can(
 ) -> None:
     """Otherwise whoever says WITHIN 1 MILLISECOND BEST EFFORT has rows of others' promises left out."""
     promised = replace(plan(2), promise=Promise(1_000, 99.0, best_effort=True), chosen=chosen)
-    lent = lending(promised)
-    assert lent._agreed(UID).promise == (within_ms, "the promise of job me/top")
+    lent, uid = lending(promised)
+    assert lent._agreed(uid).promise == (within_ms, "the promise of job me/top")
