@@ -17,6 +17,8 @@ from lab.bench import guest, openload
 from lab.bench.measure import STREAM, plan_of
 from lab.bench.rotation import writers
 
+needs_nginx = pytest.mark.skipif(writers.place_of("nginx") is None, reason="nginx is not here")
+
 
 def turns(chance: np.random.Generator, count: int, times: float, share: float = 1.0) -> list[guest.Turn]:
     """Of which some requests, a share of them, take so many times as long."""
@@ -28,6 +30,7 @@ def turns(chance: np.random.Generator, count: int, times: float, share: float = 
     return found
 
 
+@needs_nginx
 @pytest.mark.parametrize(("times", "word"), [(1.0, ""), (1.08, "not reached")])
 def test_what_is_longer_by_a_few_percent_is_told(times: float, word: str) -> None:
     chance = np.random.default_rng(7)
@@ -47,6 +50,7 @@ def test_an_agent_that_works_in_few_turns_is_seen() -> None:
     assert low > 1
 
 
+@needs_nginx
 def test_few_turns_tell_nothing_and_say_so() -> None:
     chance = np.random.default_rng(7)
     report = guest.Guest().report({"beside": turns(chance, 2, 1.0), "alone": turns(chance, 2, 1.0)})
@@ -97,7 +101,7 @@ def test_what_was_due_while_the_server_stood_still_counts_from_then() -> None:
     assert still > 0.6 * len(due), "also those for which there was no connection"
 
 
-@pytest.mark.skipif(writers.place_of("nginx") is None, reason="nginx is not here")
+@needs_nginx
 def test_an_nginx_is_asked_beside_an_agent_and_alone(capsys: pytest.CaptureFixture[str]) -> None:
     assert guest.Guest(rate=200, jobs=3, seconds=1, settle=0, repeat=2).perform(as_json=True) == 0
     said = json.loads(capsys.readouterr().out.splitlines()[-1])
