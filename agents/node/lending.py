@@ -3,8 +3,9 @@ against what they promise (``elf.planning.overload``): the weights at which flow
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import NamedTuple
 
 from agents.node.beginning import TODAY_FACT, Context
@@ -20,7 +21,8 @@ from elf.planning.days import Day
 from elf.planning.lent import AGENT, Budgets, FlowUse, Held, Reader, holders
 from elf.planning.memory import memory_bounds
 from elf.planning.overload import LOOK_MS, FlowLoad, Lag, Overload
-from elf.planning.turns import CUT_FIRST, CUT_LAST, UNCUT, Bound, differ
+from elf.planning.rests import Rest
+from elf.planning.turns import CUT_FIRST, CUT_LAST, GRAINS, RESTS_MOST, UNCUT, Bound, differ
 
 PYTHON = "is in Python"
 REMEMBER_MS = 60_000
@@ -45,10 +47,15 @@ class Agreed(NamedTuple):
         within_ms = self.promise[0] if self.promise else None
         return FlowLoad(uid, cpu_ms, within_ms, self.is_able, self.gives_way, rows)
 
-    def bound(self, tightest: Promised) -> Bound:
-        """``tightest``: the promise that the flow gives way to, if it promises nothing itself."""
+    def bound(self, tightest: Promised, rest_ms: int) -> Bound:
+        """``tightest``: the promise that the flow gives way to, if it promises nothing itself; ``rest_ms``:
+        what comes after the flow."""
         rank = UNCUT if not self.is_able else CUT_FIRST if self.gives_way else CUT_LAST
-        return Bound(self.promise[0] if self.promise else None, rank, (self.promise or tightest)[1])
+        if self.promise is None:
+            return Bound(None, rank, tightest[1])
+        within_ms, whose = self.promise
+        grain = within_ms / GRAINS
+        return Bound(within_ms, rank, whose, min(math.ceil(rest_ms / grain) * grain, within_ms))
 
 
 def _tightest(flows: Mapping[str, Agreed]) -> Promised | None:
@@ -57,10 +64,10 @@ def _tightest(flows: Mapping[str, Agreed]) -> Promised | None:
     return promised[0][1] if promised else None
 
 
-def _bounds(flows: Mapping[str, Agreed]) -> dict[str, Bound]:
+def _bounds(flows: Mapping[str, Agreed], rest: Callable[[str], Rest]) -> dict[str, Bound]:
     """None where all promise the same, or nothing."""
     tightest = _tightest(flows)
-    bounds = {uid: one.bound(tightest) for uid, one in flows.items()} if tightest else {}
+    bounds = {uid: one.bound(tightest, rest(uid).ms) for uid, one in flows.items()} if tightest else {}
     return bounds if differ(bounds) else {}
 
 
@@ -85,8 +92,9 @@ class Lending:
         self._agreed_to: dict[str, dict[str, Bound]] = {}
         """What the readers of flows have agreed to, by stream, as it was said."""
         self._agreed_ms = -LOOK_MS
-        self._agreed_at: tuple[int, frozenset[str]] | None = None
-        """When that was looked at last, how far the catalog log was then, and which flows were here."""
+        self._agreed_at: tuple[int, frozenset[str], int] | None = None
+        """When that was looked at last, how far the catalog log was then, which flows were here, and how
+        often it was measured what comes after one."""
         self._remembered, self._remember_ms = up_today, 0
 
     def look(self, installed: Mapping[str, str], programs: Mapping[str, int], now_ms: int) -> list[Work]:
@@ -100,7 +108,7 @@ class Lending:
             weights = self.keeper.look(uses, now_ms)
             self._lent = {uid: weights.get(uid, WHOLE) for uid in installed}
             found += self._bound(memory_bounds(uses, self.keeper.budgets), installed)
-        stand = self._log.last, frozenset(installed)
+        stand = self._log.last, frozenset(installed), self._sender.rested
         if now_ms - self._agreed_ms >= LOOK_MS and stand != self._agreed_at:
             self._agreed_ms, self._agreed_at = now_ms, stand
             found += self._agree(installed)
@@ -135,7 +143,9 @@ class Lending:
             agreed[stream][uid] = self._agreed(uid)
         found, before = list[Work](), self._agreed_to
         able = {stream: flows for stream, flows in agreed.items() if not any(map(self._is_range, flows))}
-        self._agreed_to = {stream: bounds for stream, flows in able.items() if (bounds := _bounds(flows))}
+        self._agreed_to = {
+            stream: bounds for stream, flows in able.items() if (bounds := _bounds(flows, self._sender.rest))
+        }
         for stream in sorted(before.keys() | self._agreed_to.keys()):
             bounds = self._agreed_to.get(stream, {})
             if bounds != before.get(stream):
@@ -193,12 +203,16 @@ class Lending:
         return flow_uid(replace(flow.fragment, range=(0, flow.fragment.range[1])), "")
 
     def _agreed(self, uid: str) -> Agreed:
-        """What the readers of a flow have agreed to (protocol 3.11)."""
-        readers = self._log.readers(uid)
+        """What the readers of a flow have agreed to (protocol 3.11): less than what comes after its map has
+        taken, or, before that was measured, than the model says, nobody can promise."""
+        readers, least_ms = self._log.readers(uid), self._sender.rest(uid).least_ms
         promises = [
-            (within_us / 1000, f"the promise of job {spec.creator}/{spec.name}")
+            (
+                max(promise.within_us / 1000, least_ms / RESTS_MOST) if least_ms else spec.plan.within_ms,
+                f"the promise of job {spec.creator}/{spec.name}",
+            )
             for spec in readers
-            if (within_us := spec.plan.within_us) is not None
+            if (promise := spec.plan.promise) is not None
         ]
         agree = (spec.plan.promise is not None or spec.plan.gives_way for spec in readers)
         return Agreed(

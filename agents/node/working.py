@@ -173,10 +173,12 @@ class Working:
 
     def _worked(self, event: Worked, now_ms: int) -> list[WorkStep]:
         found: list[WorkStep] = []
+        mapped_ms = now_ms - event.outcome.sealing_us // 1_000
         for sealed in event.outcome.sealed:
             if self._log.has_ended(sealed.flow):  # it was sealed while we heard so, and written after that
                 found.append(Forget(sealed.flow, whole_flow=True))
                 continue
+            self.sender.mapped(sealed, mapped_ms, event.outcome.late_us // 1_000)
             found.extend(self.sender.sealed(sealed, now_ms))
         number = self._membership.number(event.stream)
         found.extend(self.replicas.sealed(event.outcome.sealed, number, now_ms))
@@ -227,7 +229,7 @@ class Working:
             case Begun():
                 return self._begun(message, now_ms)
             case Committed():
-                return [*self.sender.committed(message), *self.replicas.holding.committed(message)]
+                return [*self.sender.committed(message, now_ms), *self.replicas.holding.committed(message)]
             case Reexecute():
                 flow = self._log.flow(message.flow)
                 return [Run(flow, message, sender)] if flow is not None else []

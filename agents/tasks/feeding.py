@@ -437,17 +437,13 @@ class Feeding:
         self._log.debug("lines read", stream=task.facts.stream, lines=len(chunk.lines))
         ahead = task.ahead.parse(chunk, task.worker.wanted)
         place, missed, new_sources = source.positions(), source.gaps(), source.has_new_sources
-        future = stream.thread.submit(
-            task.feed,
-            chunk,
-            place,
-            self._now_ms(),
-            ahead,
-            missed,
-            new_sources=new_sources,
-            learned=learned,
-            is_live=bool(stream.at_end_ms),
-        )
+        is_live = bool(stream.at_end_ms)
+
+        def feeds() -> Outcome:
+            given = (chunk, place, self._now_ms(), ahead, missed)
+            return task.feed(*given, new_sources=new_sources, learned=learned, is_live=is_live)
+
+        future = stream.thread.submit(feeds)
         at_end_ms = stream.at_end_ms
         self._when_done(future, lambda outcome: self._fed(stream, outcome, at_end_ms))
         self._holding.read(chunk.end - chunk.start)

@@ -256,9 +256,10 @@ class StreamTask:
         learned: int = LEARNED,
         is_live: bool = True,
     ) -> Outcome:
-        """A chunk that was read; ``positions`` are those of the input after it, ``missed`` what it could not
-        read before it. ``ahead``: it is being parsed by ``self.ahead``, and is waited for.
-        ``new_sources``, ``is_live``: see ``Feed``; ``learned``: so many of its lines are remembered."""
+        """A chunk that was read, on which work begins now; ``positions`` are those of the input after it,
+        ``missed`` what it could not read before it. ``ahead``: it is being parsed by ``self.ahead``, and is
+        waited for. ``new_sources``, ``is_live``: see ``Feed``; ``learned``: so many of its lines are
+        remembered."""
         begun = time.perf_counter()
         self.positions = positions
         self._learn(chunk, learned)
@@ -266,6 +267,8 @@ class StreamTask:
         asked = time.perf_counter()
         parsed = None if ahead is None else ahead.result()
         began = time.perf_counter()
+        if ahead is not None:
+            now_ms += int(1e3 * (began - begun))
         feed = Feed(chunk, now_ms, parsed, missed, new_sources, is_live)
         outcome = self.perform(feed, now_ms, chunk, begun=begun, waited_s=began - asked)
         self.counts.mapped(chunk, outcome, time.perf_counter() - began)
@@ -321,7 +324,7 @@ class StreamTask:
             command = replace(command, position=self._archived.close_roll())
         elif isinstance(command, TakeMapped):
             command = self._offloading.take(command.answer, now_ms) or command
-        outcome = self.worker.handle(command)
+        outcome, handled = self.worker.handle(command), time.perf_counter()
         self.due_us = self.worker.due_us()
         self.counts.performed(outcome)
         if chunk is not None:
@@ -333,7 +336,9 @@ class StreamTask:
         elif outcome.checkpoint is not None:
             self._cut(outcome, outcome.checkpoint)
         if outcome.sealed:
-            outcome = replace(outcome, took_us=int((time.perf_counter() - begun) * 1e6))
+            now = time.perf_counter()
+            sealing_us = outcome.sealing_us + int((now - handled) * 1e6)
+            outcome = replace(outcome, took_us=int((now - begun) * 1e6), sealing_us=sealing_us)
         if outcome.where and self._reading is not None:
             reading = replace(self._reading, event_time=self._engine.event_time)
             return replace(outcome, where=found_at(outcome.where, self.positions, reading))

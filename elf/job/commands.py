@@ -34,6 +34,8 @@ class Feed(msgspec.Struct, frozen=True):
     missed: tuple[Missed, ...] = ()
     new_sources: bool = False
     is_live: bool = True
+    turns: int = 1 << 30
+    """Flows that wait to be sealed very soon may have so many turns with it, at most."""
 
 
 class Idle(msgspec.Struct, frozen=True):
@@ -260,6 +262,10 @@ class Outcome(msgspec.Struct, frozen=True, eq=False):
     took_us: int = 0
     """With ``sealed``: from when work on the rows that sealed it began until it was durable; a simulator has
     none."""
+    sealing_us: int = 0
+    """Of these, the time since the rows of the panes were mapped."""
+    late_us: int = 0
+    """How long after their deadline they were mapped, at most."""
 
     wanted: tuple[RowsWanted, ...] = ()
     """Rows that helpers are to map."""

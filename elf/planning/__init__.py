@@ -1,7 +1,7 @@
 """What is best for a fleet, as pure functions of what was measured: a planner gets loads or rates, and
 returns a decision with its reasons. Nothing here acts or reads a clock. Nothing remembers but, of one agent,
-``budgets`` and ``overload`` what their last looks have seen, ``turns`` what waits, and ``days`` what has gone
-up today.
+``budgets`` and ``overload`` what their last looks have seen, ``turns`` what waits, ``rests`` what the last
+panes took, and ``days`` what has gone up today.
 
 | module | asks | after |
 |---|---|---|
@@ -14,6 +14,7 @@ up today.
 | ``budgets`` | at which weights flows are mapped so that jobs, people and agents keep their budgets | – |
 | ``overload`` | which flows have rows left out so that windows are in time | SCALLA, 4 |
 | ``turns`` | which flow maps its rows next, and which are left out, where promises differ | SCALLA, 4 |
+| ``rests`` | how much time a deadline leaves for what comes after it | – |
 | ``deadlines`` | which of many tasks can be in time | SCALLA, Algorithms 1 and 2 |
 | ``lent`` | what an owner lends, and what is taken of it | – |
 | ``memory`` | how much of its open panes a flow has in memory, by what readers are lent | max-min fairness |

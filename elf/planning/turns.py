@@ -24,6 +24,7 @@ from bisect import insort
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from heapq import merge
 from typing import Final, Generic, TypeVar
 
 import msgspec
@@ -33,9 +34,13 @@ from elf.planning.deadlines import Task, Tasks
 
 TURN_MIN_MS: Final = 10.0
 TURN_MS: Final = 20.0
-TURN_MAX_MS: Final = 40.0
+TURN_MAX_MS: Final = 100.0
 """A turn takes so much CPU, so who is in a hurry waits for no more. It is long where nobody will be for some
-time, and short where somebody is: a statement by itself takes as much as 3 ms of its rows."""
+time, and short where somebody is: a statement by itself takes as much as 3 ms of its rows, and more."""
+TURN_LATER_MS: Final = 30.0
+"""So long a turn may be with what is due later than its first."""
+TURN_NEAR_MS: Final = 40.0
+"""But what is to be sealed very soon is one statement."""
 LATE_MS: Final = 1_000.0
 NEAR_MS: Final = 150.0
 """A deadline that is nearer is reason enough for a turn."""
@@ -53,7 +58,9 @@ REST: Final = 0.25
 REST_MIN_MS: Final = 40.0
 REST_MAX_MS: Final = 1_000.0
 """Of a promise that part is left for what comes after the flow, but for so long at least and at most; at
-least half of a promise is the flow's."""
+least half of a promise is the flow's, where nothing else was measured."""
+RESTS_MOST: Final = 0.7
+"""More of a promise is not left, whatever was measured."""
 UNPROMISED_MS: Final = 10_000.0
 """Who promises nothing waits for others so long at most, as far as their rows may be left out."""
 GRAINS: Final = 10
@@ -78,6 +85,8 @@ class Bound(msgspec.Struct, frozen=True):
     within_ms: float | None = None
     rank: int = UNCUT
     whose: str = ""
+    rest_ms: float = 0.0
+    """What was measured of what comes after the flow (``elf.planning.rests``)."""
 
     @property
     def waits_ms(self) -> float:
@@ -87,8 +96,13 @@ class Bound(msgspec.Struct, frozen=True):
         """The deadline of rows that were read now, of a pane that is due then."""
         grain = max(self.waits_ms / GRAINS, 1.0)
         due = min(max(now_ms, ends_ms), now_ms + AHEAD_MS) + self.waits_ms
-        rest = min(max(REST * self.waits_ms, REST_MIN_MS), REST_MAX_MS, self.waits_ms / 2)
-        return due // grain * grain - rest
+        usual = min(max(REST * self.waits_ms, REST_MIN_MS), REST_MAX_MS, self.waits_ms / 2)
+        return due // grain * grain - max(usual, min(self.rest_ms, RESTS_MOST * self.waits_ms))
+
+    def is_near(self, now_ms: float, ends_ms: float) -> bool:
+        """Whether a pane that was due then has just ended, and is to be sealed very soon."""
+        near_ms = now_ms + NEAR_MS
+        return now_ms - NEAR_MS < ends_ms and self.waits_ms > 0 and self.due_ms(ends_ms, ends_ms) < near_ms
 
 
 def length_ms(left_ms: float) -> float:
@@ -226,17 +240,29 @@ class Turns(Generic[P]):
         return None
 
     def next(
-        self, now_ms: float, sealing: Collection[str] = (), takes_ms: float = TURN_MS, *, idle: bool = False
+        self,
+        now_ms: float,
+        sealing: Collection[str] = (),
+        takes_ms: float = TURN_MS,
+        *,
+        idle: bool = False,
+        until_ms: float = math.inf,
     ) -> list[P]:
-        """What is to be mapped now, of one flow and of one weight. ``sealing``: flows of which a pane is to
-        be sealed; ``takes_ms``: how long the turn may be; ``idle``: nothing else is to be done."""
+        """What is to be mapped now, of one flow. ``sealing``: flows of which a pane is to be sealed;
+        ``takes_ms``: how long the turn may be; ``idle``: nothing else is to be done; ``until_ms``: nothing
+        that is due later comes with the first."""
         first = self.first(now_ms, sealing, takes_ms, idle=idle)
         if first is None:
             return []
-        row_ms, found = self._row_ms(first.group), list[P]()
-        for one in self._queues[first.flow][first.weight]:
-            takes_ms -= one.rows * row_ms
-            if found and takes_ms < 0:
+        until_ms = first.due_ms if first.weight >= WEIGHT_MAX else until_ms
+        row_ms, found = self._row_ms(first.group), [first]
+        took_ms = first.rows * row_ms
+        for one in merge(*self._queues[first.flow].values(), key=lambda one: one.order):
+            if one is first:
+                continue
+            most_ms = takes_ms if one.due_ms <= first.due_ms else min(takes_ms, TURN_LATER_MS)
+            took_ms += one.rows * row_ms
+            if took_ms > most_ms or one.due_ms > until_ms:
                 break
             found.append(one)
         return found

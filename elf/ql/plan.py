@@ -479,13 +479,12 @@ class Plan:
         return max(said)
 
     @property
-    def within_us(self) -> int | None:
-        """How long after they are due its windows may take before rows are left out for it: what it promises,
-        or the best that the model knows where that is more (BEST EFFORT). None: it promises nothing."""
-        if self.promise is None:
-            return None
+    def within_ms(self) -> float:
+        """How long its windows may take before rows are left out for it, by the model: what it promises, or
+        the best that can be where that is more (BEST EFFORT). 0: it promises nothing."""
+        promised_us = 0 if self.promise is None else self.promise.within_us
         best_ms = 0 if self.chosen is None or self.chosen.keeps else self.chosen.reached_ms
-        return max(self.promise.within_us, 1_000 * best_ms)
+        return max(promised_us / 1_000, best_ms)
 
     def due_us(self, end_us: int) -> int:
         """When the panes of a window that ends then can all be sealed, at the earliest: its end, or that of

@@ -327,7 +327,9 @@ class SimTask:
             start, self.position = self.position, self.position + len(rows)
             lines = pa.array(self._lines(start, self.position), pa.string())
             offsets = np.arange(start, self.position, dtype=np.int64)
-            self.give(Feed(Chunk(Source("log"), start, self.position, lines, offsets), agent.now_ms))
+            most = agent.world.rng.choice((0, *TURNS)) if len(self.worker.turns.turns) else 0
+            chunk = Chunk(Source("log"), start, self.position, lines, offsets)
+            self.give(Feed(chunk, agent.now_ms, turns=most))
         elif not self._waiting:
             self.give(Idle(agent.now_ms))
         self._read_past()

@@ -15,6 +15,7 @@ Both are the code that agents run.
 
 from __future__ import annotations
 
+import math
 from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -25,7 +26,7 @@ import msgspec
 
 from elf.planning.budgets import WEIGHT_MAX
 from elf.planning.overload import LOOK_MS, FlowLoad, Lag, Overload
-from elf.planning.turns import CUT_LAST, UNCUT, Bound, Postponed, Turns, length_ms
+from elf.planning.turns import CUT_LAST, NEAR_MS, TURN_NEAR_MS, UNCUT, Bound, Postponed, Turns, length_ms
 
 WINDOW_MS: Final = 1_000
 GATHER_MS: Final = 200
@@ -196,7 +197,11 @@ def by_turns(load: Load) -> Run:
             offer(int(part.flow), part.window, part.rows // WEIGHT_MAX, part.due_ms, UNCUT, WEIGHT_MAX)
         if left is not None:
             turns.paced(left[1], run.now - left[0])
-        began, some = run.now, turns.next(run.now, (), length_ms(WINDOW_MS - run.now % WINDOW_MS), idle=True)
+        over = run.now // WINDOW_MS * WINDOW_MS
+        takes_ms, until_ms = length_ms(over + WINDOW_MS - run.now), math.inf
+        if any(one.is_near(run.now, over) for one in bounds):
+            takes_ms, until_ms = TURN_NEAR_MS, run.now + NEAR_MS
+        began, some = run.now, turns.next(run.now, (), takes_ms, idle=True, until_ms=until_ms)
         number, rows = int(some[0].flow), sum(part.rows for part in some)
         cost = rows * load.flows[number].row_ms
         for part in some:

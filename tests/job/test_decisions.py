@@ -224,6 +224,6 @@ def test_a_member_leaps_over_a_pane_in_all_ranges_at_once() -> None:
         return [(one.uid, len(one.names)) for one in works if isinstance(one, DropStragglers)]
 
     without = Committed(flow=flows[1].uid, start=10, end=11, revision=0, members=to_bytes(0b01))
-    assert dropped(sender.committed(without)) == [], "a range that follows does not decide"
-    assert dropped(sender.committed(replace(without, flow=flows[0].uid))) == [(f.uid, 1) for f in flows]
-    assert not any(isinstance(one, Send) for one in sender.committed(without))
+    assert dropped(sender.committed(without, 0)) == [], "a range that follows does not decide"
+    assert dropped(sender.committed(replace(without, flow=flows[0].uid), 0)) == [(f.uid, 1) for f in flows]
+    assert not any(isinstance(one, Send) for one in sender.committed(without, 0))

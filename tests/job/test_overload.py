@@ -133,7 +133,7 @@ def test_research_gives_way_to_a_job_that_promises_and_windows_say_to_whom() -> 
     world.run(4_000)
     slow = next(agent for agent in world.agents if agent.address != world.leader(research).address)
     bounds = slow.worker.turns._bounds
-    assert bounds[spec.flows[0].uid] == Bound(500.0, CUT_LAST, WHOSE)
+    assert replace(bounds[spec.flows[0].uid], rest_ms=0.0) == Bound(500.0, CUT_LAST, WHOSE)
     assert bounds[research.flows[0].uid] == Bound(None, CUT_FIRST, WHOSE), "it promises nothing itself"
     assert bounds[both.flows[0].uid].rank == UNCUT, "a flow that production reads is production"
     overload(slow, 300)
@@ -156,6 +156,10 @@ def test_who_promises_other_things_takes_turns_and_who_promises_the_same_does_no
     bounds = [agent.worker.turns._bounds for agent in world.agents]
     within = {spec.flows[0].uid: 500.0, other.flows[0].uid: 2_000.0}
     assert [{uid: one.within_ms for uid, one in each.items()} for each in bounds] == [within] * 2
+    world.run(20_000)
+    rests = [one.rest_ms for agent in world.agents for one in agent.worker.turns._bounds.values()]
+    assert len(rests) == 4
+    assert all(rests), "roots have told of stamped panes at once"
     world.drop(other)
     world.run(25_000)
     assert not any(agent.worker.turns._bounds for agent in world.agents)

@@ -260,8 +260,8 @@ def owing(*names: tuple[int, int]) -> Sender:
 def test_it_counts_what_the_answer_had_not_when_every_pane_of_a_snapshot_has_its_word() -> None:
     sender = owing((1, 4))
     both = {"members": to_bytes(0b111), "flow": FLOW.uid, "revision": 0}
-    assert sender.committed(Committed(start=1, end=2, reexecution=((0, 7), (2, 9)), **both)) == []  # type: ignore[arg-type]
-    assert sender.committed(Committed(start=2, end=3, reexecution=((2, 9),), **both)) == []  # type: ignore[arg-type]
+    assert sender.committed(Committed(start=1, end=2, reexecution=((0, 7), (2, 9)), **both), 0) == []  # type: ignore[arg-type]
+    assert sender.committed(Committed(start=2, end=3, reexecution=((2, 9),), **both), 0) == []  # type: ignore[arg-type]
     (work,) = sender.verdict(Verdict(flow=FLOW.uid, start=3, end=4, verdict="answered", offsets=8), 0)
     spans = ((1, 2, 7), (3, 4, 8))
     assert work == Work(STREAM, Answered(FLOW.uid, (((1, 4, 0), spans),)))

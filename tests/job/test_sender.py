@@ -13,6 +13,7 @@ from elf.job.rollup.border import HELD_BYTES_MAX
 from elf.job.rollup.sender import SENT_ALL_BYTES_MAX, SENT_BYTES_MAX, SENT_MAX, Sender
 from elf.job.snapshots import Sealed
 from elf.job.spec import Flow
+from elf.job.stamps import is_stamped
 from overlay.turns import TURNS_MAX
 from tests.support.flow_copies import FLOW
 
@@ -52,9 +53,22 @@ def test_what_went_to_a_parent_that_dies_goes_to_the_root_once_until_it_is_commi
     first, second = (send for pane in (0, 1) for send in sealed(pane) if isinstance(send, Send))
     assert (first.to, second.to) == ("relay", "relay")
     assert sender.peer_down("another") == []
-    sender.committed(Committed(flow=FLOW.uid, start=0, end=1, revision=0, members=b""))
+    sender.committed(Committed(flow=FLOW.uid, start=0, end=1, revision=0, members=b""), 0)
     assert sender.peer_down("relay") == [Send(FLOW.leader, second.message)]
     assert sender.peer_down("relay") == []
+
+
+def test_what_comes_after_a_map_is_measured_by_stamped_panes() -> None:
+    sender = Sender(lambda _: "relay", lambda _: (), lambda _: 3, incarnation=1)
+    sender.add(FLOW)
+    panes = [pane for pane in range(64) if is_stamped(pane, FLOW.fragment.pane_us)]
+    for pane in (panes[0], panes[0] + 1):
+        sender.mapped(Sealed(FLOW.uid, pane, pane + 1, b"", b""), 970, late_ms=0)
+        word = Committed(flow=FLOW.uid, start=pane, end=pane + 1, revision=0, members=b"")
+        assert not is_stamped(panes[0] + 1, FLOW.fragment.pane_us)
+        sender.committed(word, 1_040 + 500 * (pane - panes[0]))
+    assert (sender.rest(FLOW.uid).ms, sender.rested) == (105, 1)
+    assert sender.rest("another").ms == 0
 
 
 def test_what_went_up_is_kept_within_bounds_and_not_for_a_root_that_dies() -> None:

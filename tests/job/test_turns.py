@@ -182,8 +182,86 @@ def test_one_that_is_done_is_sealed_while_another_waits_but_not_before_what_is_d
     for _ in range(1_000):
         if not worker.has_turn(0):
             break
-        found += [one.flow for one in worker.handle(Turn(0, 1)).sealed]
-    assert found == [FLOW.uid, OTHER.uid]
+        sealed = [one.flow for one in worker.handle(Turn(0, 1)).sealed]
+        assert len(set(sealed)) <= 1
+        assert sealed != [FLOW.uid] or waits(worker)[OTHER.uid]
+        found += sealed
+    assert list(dict.fromkeys(found)) == [FLOW.uid, OTHER.uid]
+
+
+ENDS = 125
+"""The row that says that the first pane is over, at 2.5 seconds."""
+
+
+def test_what_is_promised_soon_is_mapped_and_sealed_with_the_line_that_ends_its_pane() -> None:
+    """Before other chunks, and without a turn of its own."""
+    worker = begun()
+    assert not [one for one in fed(worker, 0, ENDS, 2_490).sealed if one.payload]
+    sealed = [one.flow for one in fed(worker, ENDS, ENDS + 1, 2_501).sealed]
+    assert sealed == [FLOW.uid]
+    assert waits(worker) == {FLOW.uid: 1, OTHER.uid: ENDS + 1}, "of the next pane nothing comes along"
+
+
+def test_nothing_is_begun_while_the_line_that_ends_a_pane_is_about_to_be_read() -> None:
+    worker = begun()
+    fed(worker, 0, ENDS, 2_490)
+    assert worker.has_turn(2_490)
+    assert not worker.has_turn(2_510)
+    assert not worker.handle(Turn(2_510)).sealed
+    assert waits(worker) == {FLOW.uid: ENDS, OTHER.uid: ENDS}
+    assert worker.has_turn(2_530), "no such line came"
+    worker.handle(Idle(2_510))
+    assert worker.has_turn(2_511), "nothing was there to be read"
+
+
+@pytest.mark.parametrize("late_ms", [0, 30])
+def test_what_comes_after_the_map_is_told_and_how_late_that_was(late_ms: int) -> None:
+    spent = Spent(10)
+    worker = begun(spent=spent)
+    due_ms = 2_500 + 60
+    fed(worker, 0, ENDS, 2_490)
+    took_ms = ENDS * spent.row_us // 1_000
+    outcome = fed(worker, ENDS, ENDS + 1, due_ms + late_ms - took_ms)
+    assert [one.flow for one in outcome.sealed] == [FLOW.uid]
+    assert outcome.late_us == late_ms * 1_000
+    assert outcome.sealing_us == 0, "by a clock that maps alone move"
+
+
+class Counting(PyMapper):
+    def __init__(self) -> None:
+        super().__init__()
+        self.runs = list[int]()
+
+    def run(self, rows: pa.Table) -> pa.Table:
+        self.runs.append(rows.num_rows)
+        return super().run(rows)
+
+
+class CountingEngine(PyEngine):
+    def __init__(self, mapper: Counting) -> None:
+        super().__init__()
+        self._mapper = mapper
+
+    def mapper(self, fragment: Fragment) -> PyMapper:
+        return self._mapper
+
+
+def test_rows_of_several_weights_are_mapped_by_one_statement() -> None:
+    mapper = Counting()
+    worker = begun(engine=CountingEngine(mapper))
+    for at, weight in ((0, 1), (100, 8), (200, 64)):
+        worker.handle(SetWeights(((FLOW.uid, weight, WHOSE),)))
+        fed(worker, at, at + 100)
+    waiting = waits(worker)[FLOW.uid]
+    mapper.runs.clear()
+    sealed = list(worker.handle(Finish()).sealed)
+    assert mapper.runs == [waiting, 300]
+    want = Counter[str]()
+    for at, weight in ((0, 1), (100, 8), (200, 64)):
+        stay = drawn("log", np.arange(at, at + 100), weight)
+        keys = [ROWS[at + place][1] for place in np.flatnonzero(stay)]
+        want += Counter({key: weight * count for key, count in Counter(keys).items()})
+    assert sum(panes_of(of(sealed, FLOW))[0].values(), Counter[str]()) == want
 
 
 def overloaded(worker: StreamWorker, *, is_live: bool = True) -> tuple[list[Sealed], Counter[str]]:

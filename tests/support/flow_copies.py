@@ -105,7 +105,9 @@ class Owner:
         self.replication.kept(address, ReplicasKept(names=names, refused=refused))
 
     def commit(self, start: int, end: int) -> None:
-        self.sender.committed(Committed(flow=self.uid, start=start, end=end, revision=0, members=to_bytes(1)))
+        self.sender.committed(
+            Committed(flow=self.uid, start=start, end=end, revision=0, members=to_bytes(1)), 0
+        )
 
 
 class Holder:

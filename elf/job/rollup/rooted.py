@@ -39,6 +39,7 @@ from elf.job.rollup.serving import Readers
 from elf.job.rollup.slices import piece_of
 from elf.job.snapshots import Threshold
 from elf.job.spec import Flow
+from elf.job.stamps import is_stamped
 from elf.job.thresholds import Asking
 from overlay.regions import region_of
 
@@ -216,9 +217,10 @@ class RootedFlow:
 
     def _tell(self, word: Committed, now_ms: int) -> list[Multicast]:
         """Tell workers of a commit: at once if there is more in it for them than that they may forget their
-        snapshots."""
+        snapshots, or if they measure what comes after their maps by it (``elf.planning.rests``)."""
         fragment = self.root.flow.fragment
-        if fragment.leap or fragment.mirror or word.revision or word.parts or word.reexecution:
+        more = fragment.leap or fragment.mirror or word.revision or word.parts or word.reexecution
+        if more or (is_stamped(word.end - 1, fragment.pane_us) and self._is_promised()):
             return [*self._tell_all(), Multicast(self.root.flow.topic, word)]
         last = self._words[-1] if self._words else None
         if last is not None and (last.end, last.members) == (word.start, word.members):
@@ -227,6 +229,9 @@ class RootedFlow:
             self._words.append(word)
         self._words_ms = self._words_ms if last is not None else now_ms + TOLD_MS
         return []
+
+    def _is_promised(self) -> bool:
+        return any(spec.plan.promise is not None for spec in self._log.readers(self.root.flow.uid))
 
     def _tell_all(self) -> list[Multicast]:
         words, self._words = self._words, []

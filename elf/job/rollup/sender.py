@@ -42,7 +42,9 @@ from elf.job.rollup.retained import Retained
 from elf.job.rollup.slices import reissued, slice_of
 from elf.job.snapshots import Early, Name, Sealed, Threshold
 from elf.job.spec import END_OF_TIME, START_OF_TIME, Flow
+from elf.job.stamps import is_stamped
 from elf.job.units import held_panes
+from elf.planning.rests import Rest
 from overlay.turns import AT_ONCE, Turns
 
 SNAPSHOT_OVERHEAD = 256
@@ -68,6 +70,7 @@ class _Line:
     task: Mapping[str, int] = field(default_factory=dict)
     suspended: bool = False
     border: Border = field(default_factory=Border)
+    rest: Rest = field(default_factory=Rest)
     sent: list[tuple[str, Piece]] = field(default_factory=list)
     """What has gone to a parent that is not the root, and is in no commit yet; with that parent."""
 
@@ -125,7 +128,8 @@ class Sender:
         self._next_beat_ms = 0
         self._next_offer_ms = 0
         self._earlies = 0
-        self.left_out = 0
+        self.left_out = self.rested = 0
+        """Snapshots that came too late; how often it was measured what comes after a map."""
         self.unusable = 0
         """Pieces of children (or our own) that could not be opened, since the start."""
         self.within = self.across = 0
@@ -244,6 +248,13 @@ class Sender:
         line.combiner.add(SELF, piece, now_ms)
         forget = [Forget(line.flow.uid, spent)] if spent else []
         return [*forget, *self.flush(line.flow, now_ms), *self._quota(line)]
+
+    def mapped(self, sealed: Sealed, at_ms: int, late_ms: int) -> None:
+        """The rows of panes that our stream task has sealed were all mapped then, so long after their
+        deadline."""
+        line, pane = self._lines.get(sealed.flow), sealed.end - 1
+        if line is not None and not sealed.part and is_stamped(pane, line.flow.fragment.pane_us):
+            line.rest.mapped(pane, at_ms, late_ms)
 
     def _unit_ends_ms(self, flow: Flow, end: int) -> int:
         """How long after the last of these panes its unit ends: nothing becomes of them before."""
@@ -460,8 +471,15 @@ class Sender:
 
     # -- what the root says ----------------------------------------------------------------------------------
 
-    def committed(self, word: Committed) -> list[Effect]:
+    def rest(self, uid: str) -> Rest:
+        """What comes after the map of a flow."""
+        line = self._lines.get(uid)
+        return Rest() if line is None else line.rest
+
+    def committed(self, word: Committed, now_ms: int) -> list[Effect]:
         line = self._lines.get(word.flow)
+        if line is not None:
+            self.rested += line.rest.committed(word.end - 1, now_ms)
         number = self._number_of(line.flow.fragment.stream) if line else None
         if line is not None:
             self._keep_sent(line, [one for one in line.sent if one[1].end > word.end])

@@ -39,7 +39,7 @@ from elf.job.worker.assigning import FEW_ROWS, Assigner, Mask, Share, Stand, Vie
 from elf.job.worker.counted import CountWindows
 from elf.job.worker.openpanes import WAITING_PART, OpenOffsets, OpenPanes
 from elf.job.worker.openparts import OpenParts
-from elf.job.worker.postponed import Part, PostponedOf, When
+from elf.job.worker.postponed import Part, PostponedOf, When, gathered, scattered
 from elf.job.worker.provenance import OpenProvenance
 from elf.planning.budgets import WEIGHT_MAX
 from elf.planning.turns import Turns
@@ -451,15 +451,16 @@ class FlowState:
             self._insert(groups)
 
     def map_postponed(self, parts: Sequence[Part]) -> None:
-        """These have their turn; they have one weight. Where the map fails on them together it is tried on
-        each alone, so that no more is lost than in one pass."""
+        """These have their turn. Where the map fails on them together it is tried on each alone, so that no
+        more is lost than in one pass."""
         self.postponed.take(parts)
         self._map(parts)
 
     def _map(self, parts: Sequence[Part]) -> None:
         self.dirty = self._changed = True
+        weights = sorted({part.weight for part in parts})
         try:
-            groups, took_us = self.panes.mapped(pa.concat_tables([part.table for part in parts]))
+            groups, took_us = self.panes.mapped(gathered(parts, weights))
         except MapFailed as failed:
             if len(parts) > 1:
                 for part in parts:
@@ -469,7 +470,8 @@ class FlowState:
             self._lost(failed, where, parts[0].left_out)
             return
         self._turns.mapped(parts[0].group, sum(part.rows for part in parts), took_us / 1000)
-        self.panes.insert(weighted(groups, self.flow.fragment.task_states, parts[0].weight))
+        for some, weight in scattered(groups, weights):
+            self.panes.insert(weighted(some, self.flow.fragment.task_states, weight))
 
     def cut_short(self, part: Part, whose: str) -> int:
         """Of these rows that wait, one in ``WEIGHT_MAX`` is mapped, for that promise; how many are left

@@ -8,9 +8,9 @@ checkpoint, and no pane is sealed before they are mapped.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import pyarrow as pa
 
@@ -24,6 +24,8 @@ from elf.planning.budgets import WEIGHT_MAX
 from elf.planning.turns import UNCUT, Bound, Postponed, Turns
 
 LeftOut = tuple[tuple[int, int], ...]
+APART: Final = 1 << 56
+"""So far apart are panes of rows of two weights, while one statement maps both: no time has such a pane."""
 
 
 class When(NamedTuple):
@@ -122,14 +124,10 @@ class PostponedOf:
         return [one for one in self._turns.of(self._uid) if one.first < pane]
 
     def together(self, pane: int) -> list[list[Part]]:
-        """These, as they are mapped together: those of one weight, but each alone with a function, which is
-        told on which line it fails."""
-        if self._fragment.function is not None:
-            return [[one] for one in self.below(pane)]
-        found: dict[int, list[Part]] = {}
-        for one in self.below(pane):
-            found.setdefault(one.weight, []).append(one)
-        return list(found.values())
+        """These, as they are mapped together: each alone with a function, which is told on which line it
+        fails."""
+        below = self.below(pane)
+        return [[one] for one in below] if self._fragment.function is not None else [below] * bool(below)
 
     def take(self, parts: Sequence[Part]) -> None:
         for part in parts:
@@ -159,6 +157,30 @@ class PostponedOf:
                 one.image = PostponedRows(one.number, one.weight, one.path, one.left_out, rows)
             found.append(one.image)
         return tuple(found)
+
+
+def gathered(parts: Sequence[Part], weights: Sequence[int]) -> pa.Table:
+    """The rows of parts for one statement: those of the second weight are in other panes, and so on."""
+    return pa.concat_tables([_moved(part.table, weights.index(part.weight)) for part in parts])
+
+
+def scattered(groups: pa.Table, weights: Sequence[int]) -> Iterator[tuple[pa.Table, int]]:
+    """What a statement has made of these, by weight."""
+    if len(weights) == 1:
+        yield groups, weights[0]
+        return
+    places = (groups["_pane"].to_numpy() + APART // 2) // APART
+    for place, weight in enumerate(weights):
+        some = groups.filter(pa.array(places == place))
+        if some.num_rows:
+            yield _moved(some, -place), weight
+
+
+def _moved(table: pa.Table, places: int) -> pa.Table:
+    if not places:
+        return table
+    panes = pa.array(table["_pane"].to_numpy() + places * APART)
+    return table.set_column(table.schema.get_field_index("_pane"), table.schema.field("_pane"), panes)
 
 
 def _pairs(counted: tuple[Int64s, Int64s]) -> LeftOut:

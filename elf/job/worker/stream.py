@@ -138,7 +138,7 @@ class StreamWorker:
         self._settings = settings
         self._engine = engine
         self._spill = spill
-        self._cpu_us = cpu_us
+        self._cpu_us, self._clock_us = cpu_us, clock_us
         self._flows: dict[str, FlowState] = {}
         self.turns = TurnTaking(clock_us, self._flows, self.sealable)
         self._sources = Sources(settings.idle_ms)
@@ -147,6 +147,10 @@ class StreamWorker:
         self._extractor: ExtractorPort = engine.extractor(self.wanted)
         self._gone_until = self._sealing_us = LONG_AGO
         self._checkpointed_ms = self._copied_ms = self._weighed_ms = 0
+        self._begun_us = 0
+        self._sealing: tuple[int, int] | None = None
+        """When work on this command began (µs of the clock), and when all was mapped that it seals (the same,
+        and the agent's time)."""
         self._finished = False
         if checkpoint is not None:
             self._restore(checkpoint, given)
@@ -195,6 +199,19 @@ class StreamWorker:
 
     def handle(self, command: Command) -> Outcome:
         """Perform one command."""
+        self._begun_us, self._sealing = self._clock_us(), None
+        outcome = self._handle(command)
+        if not outcome.sealed or self._sealing is None:
+            return outcome
+        from_us, now_ms = self._sealing
+        late_ms = max(self.turns.late_ms(one.flow, one.end, now_ms) for one in outcome.sealed)
+        return replace(outcome, sealing_us=self._clock_us() - from_us, late_us=int(1_000 * late_ms))
+
+    def _by_now(self, now_ms: int) -> int:
+        """What time it is by now; ``now_ms``: when work on the command began."""
+        return now_ms + (self._clock_us() - self._begun_us) // 1_000
+
+    def _handle(self, command: Command) -> Outcome:
         match command:
             case Feed():
                 self._sources.awake(command.now_ms)
@@ -289,6 +306,8 @@ class StreamWorker:
         self._sources.heard(source, chunk.end, feed.now_ms)
         self.turns.is_idle = False
         self.turns.make_room()
+        if not feed.new_sources and (left_out := self._hurry(feed.now_ms, feed.turns)):
+            counts["sampled"] = counts.get("sampled", 0) + left_out
         sealed = () if feed.new_sources else self._seal_due(feed.now_ms)
         tapped = (*self._taps.again(), *self._taps.feed(view, chunk), *self._passed())
         failed, self._taps.failed = self._taps.failed, {}
@@ -452,15 +471,24 @@ class StreamWorker:
 
     def _seal_due(self, now_ms: int) -> tuple[Sealed, ...]:
         """Seal what the watermark has passed, as far as rows wait for no turn."""
+        self._sealing = self._clock_us(), self._by_now(now_ms)
         target = self._target(now_ms)
         if not len(self.turns.turns):
             return self._seal_all(target, now_ms)
-        limit = self.turns.limit(now_ms)
+        limit = self.turns.limit(self._sealing[1])
         return self._seal_all(lambda state: min(target(state), limit(state)), now_ms)
 
     def has_turn(self, now_ms: int) -> bool:
         """Whether some flow has something to map now that it has postponed."""
         return self.turns.has_turn(now_ms)
+
+    def _hurry(self, now_ms: int, most: int) -> int:
+        """Map at once what is to be sealed very soon, before other chunks; how many rows are left out."""
+        if not len(self.turns.turns):
+            return 0
+        self._sealing_us = self.watermark_us(now_ms)
+        by_now = self._by_now(now_ms)
+        return self.turns.turn(by_now, most) if self.turns.is_near(by_now) else 0
 
     def _turn(self, turn: Turn) -> Outcome:
         left_out = self.turns.turn(turn.now_ms, turn.most)

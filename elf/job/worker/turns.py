@@ -6,6 +6,7 @@ What waits is bounded (``BYTES_MAX``): beyond that, what has waited longest is m
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
@@ -13,12 +14,15 @@ from elf.job.spec import END_OF_TIME, START_OF_TIME, Flow
 from elf.job.work import Clock
 from elf.job.worker.flowstate import FlowState
 from elf.job.worker.postponed import Part, When
-from elf.planning.turns import TURN_MS, Bound, Turns, length_ms
+from elf.planning.turns import NEAR_MS, TURN_MAX_MS, TURN_MS, TURN_NEAR_MS, Bound, Turns, length_ms
 
 BYTES_MAX: Final = 16 << 20
 """Of rows that wait, of all flows of a stream."""
-HOLD: Final = 0.4
+HOLD: Final = 0.5
 """Of a promise: so long a flow that is done waits for others, so that all have one checkpoint."""
+LOOK: Final = 0.2
+LOOK_MS: Final = 20.0
+"""So long after the end of a pane the line that says so is waited for: of a promise, and at most."""
 
 
 class TurnTaking:
@@ -66,7 +70,22 @@ class TurnTaking:
         }
 
     def _first(self, now_ms: float, sealing: Collection[str]) -> Part | None:
+        if self._is_over(now_ms, sealing):
+            return None
         return self.turns.first(now_ms, sealing, self._length_ms(now_ms), idle=self.is_idle)
+
+    def _is_over(self, now_ms: float, sealing: Collection[str]) -> bool:
+        """Whether a pane has just ended by the clock: what says so is about to be read, and nothing else is
+        begun before."""
+        if self.is_idle:
+            return False
+        ends = (self._ends(state, now_ms) for uid, state in self._flows.items() if uid not in sealing)
+        return any(0 < now_ms - ends_ms < min(LOOK_MS, LOOK * bound.waits_ms) for bound, ends_ms in ends)
+
+    def is_near(self, now_ms: float) -> bool:
+        """Whether the rows of a pane wait that has just ended, and is to be sealed very soon."""
+        ends = (self._ends(self._flows[uid], now_ms) for uid in self._sealing() if len(self.turns.of(uid)))
+        return any(bound.is_near(now_ms, ends_ms) for bound, ends_ms in ends)
 
     def _length_ms(self, now_ms: float) -> float:
         """How long a turn may be, so long before some pane can be sealed."""
@@ -93,11 +112,9 @@ class TurnTaking:
         """Whether flows that have mapped the rows of their first open panes may wait for others, which have
         their turn and are due sooner."""
         first = self._first(now_ms, sealing)
-        ends = [self._ends(state, now_ms) for state in done]
-        return first is not None and all(
-            first.due_ms <= bound.due_ms(ends_ms, ends_ms) and now_ms < ends_ms + HOLD * bound.waits_ms
-            for bound, ends_ms in ends
-        )
+        ends = (self._ends(state, now_ms) for state in done)
+        until_ms = min(ends_ms + HOLD * bound.waits_ms for bound, ends_ms in ends)
+        return first is not None and max(now_ms, first.due_ms) < until_ms
 
     def _ends(self, state: FlowState, now_ms: float) -> tuple[Bound, float]:
         """When the first open pane of a flow can be sealed, and what was agreed to; who takes no turns has
@@ -107,6 +124,15 @@ class TurnTaking:
             return Bound(0.0), now_ms
         return bound, ((pane + 1) * state.flow.fragment.pane_us + (state.lateness_us or 0)) / 1000
 
+    def late_ms(self, uid: str, end: int, now_ms: float) -> float:
+        """How long after their deadline the rows of the last pane before ``end`` are mapped by now; as long
+        as the promise at most, since what is from long ago tells nothing."""
+        bound, state = self._bounds.get(uid), self._flows.get(uid)
+        if bound is None or state is None:
+            return 0.0
+        ends_ms = (end * state.flow.fragment.pane_us + (state.lateness_us or 0)) / 1000
+        return min(max(0.0, now_ms - bound.due_ms(ends_ms, ends_ms)), bound.waits_ms)
+
     def turn(self, now_ms: int, most: int) -> int:
         """Map what is due first, so often at most, until that has taken long enough or something is to be
         sealed; how many rows are left out so that the others are in time."""
@@ -115,7 +141,7 @@ class TurnTaking:
         if self._left is not None:
             self.turns.paced(mapped_ms - self._left[1], (began - self._left[0]) / 1000)
         took_ms = 0.0
-        while most and took_ms < TURN_MS:
+        while most and took_ms < (TURN_MAX_MS if self.is_near(now_ms) else TURN_MS):
             left_out += self._cut_short(now_ms + took_ms)
             if not self._map(now_ms + took_ms, sealing):
                 break
@@ -134,7 +160,12 @@ class TurnTaking:
         return left_out
 
     def _map(self, now_ms: float, sealing: Collection[str]) -> bool:
-        parts = self.turns.next(now_ms, sealing, self._length_ms(now_ms), idle=self.is_idle)
+        if self._is_over(now_ms, sealing):
+            return False
+        takes_ms, until_ms = self._length_ms(now_ms), math.inf
+        if self.is_near(now_ms):
+            takes_ms, until_ms = TURN_NEAR_MS, now_ms + NEAR_MS
+        parts = self.turns.next(now_ms, sealing, takes_ms, idle=self.is_idle, until_ms=until_ms)
         if not parts:
             return False
         state = self._flows[parts[0].flow]
