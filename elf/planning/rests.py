@@ -15,6 +15,7 @@ from typing import Final
 LAST: Final = 8
 """Panes by which it is judged."""
 FEW: Final = 3
+"""Of fewer it is not said what takes the least."""
 NEARLY_ALL: Final = 1.5
 """Of the median: a few that took much longer, as where an overload begins, do not count for minutes."""
 WAITING_MAX: Final = 4

@@ -254,7 +254,8 @@ class Turns(Generic[P]):
         first = self.first(now_ms, sealing, takes_ms, idle=idle)
         if first is None:
             return []
-        until_ms = first.due_ms if first.weight >= WEIGHT_MAX else until_ms
+        if first.weight >= WEIGHT_MAX:  # it takes next to nothing, so it is no reason for a long turn
+            until_ms = first.due_ms
         row_ms, found = self._row_ms(first.group), [first]
         took_ms = first.rows * row_ms
         for one in merge(*self._queues[first.flow].values(), key=lambda one: one.order):

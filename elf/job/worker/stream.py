@@ -487,8 +487,7 @@ class StreamWorker:
         if not len(self.turns.turns):
             return 0
         self._sealing_us = self.watermark_us(now_ms)
-        by_now = self._by_now(now_ms)
-        return self.turns.turn(by_now, most) if self.turns.is_near(by_now) else 0
+        return self.turns.turn(self._by_now(now_ms), most, if_near=True)
 
     def _turn(self, turn: Turn) -> Outcome:
         left_out = self.turns.turn(turn.now_ms, turn.most)

@@ -82,9 +82,9 @@ class TurnTaking:
         ends = (self._ends(state, now_ms) for uid, state in self._flows.items() if uid not in sealing)
         return any(0 < now_ms - ends_ms < min(LOOK_MS, LOOK * bound.waits_ms) for bound, ends_ms in ends)
 
-    def is_near(self, now_ms: float) -> bool:
+    def _is_near(self, now_ms: float, sealing: Collection[str]) -> bool:
         """Whether the rows of a pane wait that has just ended, and is to be sealed very soon."""
-        ends = (self._ends(self._flows[uid], now_ms) for uid in self._sealing() if len(self.turns.of(uid)))
+        ends = (self._ends(self._flows[uid], now_ms) for uid in sealing if len(self.turns.of(uid)))
         return any(bound.is_near(now_ms, ends_ms) for bound, ends_ms in ends)
 
     def _length_ms(self, now_ms: float) -> float:
@@ -133,17 +133,21 @@ class TurnTaking:
         ends_ms = (end * state.flow.fragment.pane_us + (state.lateness_us or 0)) / 1000
         return min(max(0.0, now_ms - bound.due_ms(ends_ms, ends_ms)), bound.waits_ms)
 
-    def turn(self, now_ms: int, most: int) -> int:
+    def turn(self, now_ms: int, most: int, *, if_near: bool = False) -> int:
         """Map what is due first, so often at most, until that has taken long enough or something is to be
-        sealed; how many rows are left out so that the others are in time."""
+        sealed; how many rows are left out so that the others are in time. ``if_near``: nothing, unless
+        something is to be sealed very soon."""
         sealing = self._sealing()
+        is_near = self._is_near(now_ms, sealing)
+        if if_near and not is_near:
+            return 0
         began, mapped_ms, left_out = self._clock_us(), self.turns.mapped_ms, 0
         if self._left is not None:
             self.turns.paced(mapped_ms - self._left[1], (began - self._left[0]) / 1000)
         took_ms = 0.0
-        while most and took_ms < (TURN_MAX_MS if self.is_near(now_ms) else TURN_MS):
+        while most and took_ms < (TURN_MAX_MS if is_near else TURN_MS):
             left_out += self._cut_short(now_ms + took_ms)
-            if not self._map(now_ms + took_ms, sealing):
+            if not self._map(now_ms + took_ms, sealing, is_near):
                 break
             most, took_ms = most - 1, (self._clock_us() - began) / 1000
             if self._is_ready(now_ms + took_ms, sealing):
@@ -159,11 +163,11 @@ class TurnTaking:
             left_out += self._flows[part.flow].cut_short(part, whose)
         return left_out
 
-    def _map(self, now_ms: float, sealing: Collection[str]) -> bool:
+    def _map(self, now_ms: float, sealing: Collection[str], is_near: bool) -> bool:
         if self._is_over(now_ms, sealing):
             return False
         takes_ms, until_ms = self._length_ms(now_ms), math.inf
-        if self.is_near(now_ms):
+        if is_near:
             takes_ms, until_ms = TURN_NEAR_MS, now_ms + NEAR_MS
         parts = self.turns.next(now_ms, sealing, takes_ms, idle=self.is_idle, until_ms=until_ms)
         if not parts:
